@@ -78,7 +78,9 @@ def run(settings: Settings, ended: Event) -> None:
     filters = FilterUpdates(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     unmanaged = UnmanagedGuests(worker.engine, worker.drivers)
     usage = UsageWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
-    health = GuestHealthWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
+    health = GuestHealthWatch(
+        worker.engine, worker.drivers, settings.driver_timeout_seconds, settings.guest_networks
+    )
     volumes = VolumeRemoval(worker.engine, worker.drivers, settings.driver_timeout_seconds)
     power = worker.power_watch()
     passes = [

@@ -62,6 +62,9 @@ class Ability(StrEnum):
     USAGE = "usage figures"
     """``usage_of_hosts``: what hosts and running guests have used is measured."""
 
+    GUEST_AGENTS = "guest agents"
+    """``answers_of_guests``: the agents in guests are asked whether they answer."""
+
     VNC_CONSOLE = "VNC console"
     """``open_console``: the screen of a running guest."""
 

@@ -391,17 +391,16 @@ class HypervisorDriver(ABC):
     def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
         """Return by guest whether the guest answers its health check. Guests that must be asked again are omitted.
 
-        A guest whose host does not answer, or that does not run there, does not answer either. A guest that the
-        hypervisor cannot check counts as answering. The default implementation connects to TCP ports from this
-        machine and cannot check guest agents.
+        A guest whose host does not answer, or that does not run there, does not answer either. Guests that the
+        hypervisor cannot check are omitted. The default implementation connects to TCP ports from this machine, and
+        omits checks by guest agents (Ability.GUEST_AGENTS).
 
         Raises:
             DriverError: no guest could be checked, for a reason that is not the guests'.
         """
         ports = [check for check in checks if check.check.port is not None]
         reached = reachable_ports([(check.address, check.check.port) for check in ports], timeout_s=timeout_s)
-        answers = dict.fromkeys((check.guest_uuid for check in checks), True)
-        return answers | {check.guest_uuid: answer for check, answer in zip(ports, reached, strict=True)}
+        return {check.guest_uuid: answer for check, answer in zip(ports, reached, strict=True)}
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Return the guests of these hosts that reportedly ended since the last call, without waiting.

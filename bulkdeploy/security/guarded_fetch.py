@@ -26,7 +26,15 @@ import structlog
 from pydantic import BaseModel, ConfigDict, Field, IPvAnyNetwork
 
 from bulkdeploy.domain.urls import redact_url
-from bulkdeploy.security.network_addresses import Address, UnknownHost, is_own, is_public, read_address, resolve
+from bulkdeploy.security.network_addresses import (
+    Address,
+    UnknownHost,
+    addresses_of,
+    is_own,
+    is_public,
+    read_address,
+    resolve,
+)
 
 log = structlog.get_logger(__name__)
 
@@ -220,17 +228,8 @@ class Fetcher:
             raise FetchRejected(
                 f"host {host} has an address that is not public (fetch.allowed_networks lists none)"
             )
-        if is_own(address) or address in self._own_addresses():
+        if is_own(address) or address in addresses_of(self._own_hosts):
             raise FetchRejected(f"host {host} is one of this service's own")
-
-    def _own_addresses(self) -> frozenset[Address]:
-        found: set[Address] = set()
-        for host in self._own_hosts:
-            try:
-                found.update(resolve(host, 0))
-            except UnknownHost:
-                continue
-        return frozenset(found)
 
 
 def check_url(url: str, rules: FetchRules) -> None:

@@ -2,6 +2,8 @@
 
 import ipaddress
 import socket
+from collections.abc import Iterable
+from contextlib import suppress
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 
@@ -52,6 +54,15 @@ def resolve(host: str, port: int) -> list[Address]:
     except (OSError, UnicodeError) as error:
         raise UnknownHost(f"the name of host {host} cannot be resolved") from error
     return list(dict.fromkeys(ipaddress.ip_address(one[4][0]) for one in found))
+
+
+def addresses_of(hosts: Iterable[str]) -> frozenset[Address]:
+    """Return all addresses of these hosts. Hosts whose names cannot be resolved are skipped."""
+    found: set[Address] = set()
+    for host in hosts:
+        with suppress(UnknownHost):
+            found.update(resolve(host, 0))
+    return frozenset(found)
 
 
 def is_public(address: Address) -> bool:

@@ -12,6 +12,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.queue.job_queue import JobQueue
 from bulkdeploy.security.guarded_fetch import FetchRules
+from bulkdeploy.security.guest_networks import GuestNetworks
 
 PASSWORD_THREADS, WATCHING_THREADS = 2, 2
 """Threads of an API process beside those of calls: for calls with a password, and for monitoring."""
@@ -34,8 +35,9 @@ class System:
     ``engine`` is for transactions, which the callers of services open; ``reader`` has read-only connections.
     ``drivers`` are used to read the hardware of hosts and pools; only workers change VMs. ``power`` has the drivers
     of hosts' management controllers. ``host_files`` reads the files that new hosts get. ``fetch_rules`` define the
-    URLs that callers may name. ``trusted_proxies`` are networks of trusted proxies in addition to the setting
-    ``proxy.cidr``, as CIDRs separated by commas.
+    URLs that callers may name. ``guest_networks`` are the networks that health checks of guests connect to.
+    ``trusted_proxies`` are networks of trusted proxies in addition to the setting ``proxy.cidr``, as CIDRs
+    separated by commas.
     """
 
     engine: Engine
@@ -48,6 +50,7 @@ class System:
     reader: Engine | None = None
     host_files: Callable[[], Sequence[HostFile]] = tuple
     fetch_rules: FetchRules = field(default_factory=FetchRules)
+    guest_networks: GuestNetworks = field(default_factory=GuestNetworks)
     trusted_proxies: str = ""
 
     @property

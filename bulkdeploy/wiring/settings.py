@@ -17,6 +17,7 @@ from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, Settings
 
 from bulkdeploy.queue.redis_servers import check_redis_url
 from bulkdeploy.security.guarded_fetch import FetchRules
+from bulkdeploy.security.guest_networks import GuestNetworks
 from bulkdeploy.store.database.database_url import database_parameters
 
 ENVIRONMENT_PREFIX = "BULKDEPLOY_"
@@ -81,6 +82,13 @@ class Settings(BaseSettings):
         default_factory=list,
         description="Networks of the proxies before the HTTP API, such as 172.28.241.0/24. A proxy there is "
         "believed about whose calls it passes on, as with the global settings proxy.cidr and proxy.header.verify.",
+    )
+    guest_health_networks: list[str] = Field(
+        default_factory=list,
+        description="Networks of guests that the sweeper may connect to for healthcheck=tcp:PORT, such as "
+        "10.20.0.0/16. List no networks with machines that users must not probe: users choose the addresses of "
+        "their networks. Loopback and link-local addresses and those of the service's own machines are always "
+        "excluded. Unset: healthcheck=tcp:PORT is rejected.",
     )
     secret_key: SecretStr | None = Field(
         default=None,
@@ -260,7 +268,7 @@ class Settings(BaseSettings):
             )
         return listen
 
-    @field_validator("trusted_proxies")
+    @field_validator("trusted_proxies", "guest_health_networks")
     @classmethod
     def _check_networks(cls, networks: list[str]) -> list[str]:
         for network in networks:
@@ -319,6 +327,11 @@ class Settings(BaseSettings):
         urls = [f"//{one}" for one in redis.split(",")] + [self.otlp_endpoint or ""]
         named += [urlsplit(url).hostname or "" for url in urls]
         return tuple(dict.fromkeys(host for host in named if host and not host.startswith("/")))
+
+    @property
+    def guest_networks(self) -> GuestNetworks:
+        """The networks of guests that health checks may connect to."""
+        return GuestNetworks.read(self.guest_health_networks, self.server_hosts)
 
     def require_database_url(self) -> str:
         """Return the database's URL.

@@ -84,5 +84,6 @@ def build_system(settings: Settings) -> System:
         power=build_power_drivers(settings),
         host_files=partial(read_host_files, settings),
         fetch_rules=settings.fetch,
+        guest_networks=settings.guest_networks,
         trusted_proxies=",".join(settings.trusted_proxies),
     )

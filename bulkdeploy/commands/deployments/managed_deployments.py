@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Row
 
 from bulkdeploy.commands.call import Call
-from bulkdeploy.commands.deployments.recorded_calls import HOW_MANAGED
+from bulkdeploy.commands.deployments.recorded_calls import HOW_MANAGED, TIMEOUT_RULE
 from bulkdeploy.commands.deployments.resizing import Resized, deploy_more, lock_deployment, resize
 from bulkdeploy.commands.deployments.responses import DEPLOYMENT_ERRORS
 from bulkdeploy.commands.jobs.responses import ASYNC_JOB
@@ -19,9 +19,11 @@ from bulkdeploy.domain.deployments.deployment import ScaleInPolicy
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.deployments.replacements import ReplacementState
 from bulkdeploy.domain.entities import Entity
+from bulkdeploy.domain.errors import InvalidCombination
 from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.services.deployments.deploy import DryRun
+from bulkdeploy.services.deployments.guest_checks import require_checkable
 from bulkdeploy.services.fleets.bulk_operations import check_bulk_operation, count_or_share
 from bulkdeploy.services.fleets.scale_in import UPDATE_COMMAND, scale_in
 from bulkdeploy.services.jobs.bulk_jobs import new_job_fields
@@ -73,7 +75,7 @@ def _update(call: Call) -> Mapping[str, Any]:
         "desired_count": desired,
         "scale_in_policy": policy.value,
         **_healing(call, desired),
-        **_health(call),
+        **_health(call, managed, [vm.id for vm in members]),
     }
     store.update_managed(connection, ref.id, changes)
     is_replaced_now = is_in_progress(connection, ref.id)
@@ -96,17 +98,25 @@ def _healing(call: Call, desired: int) -> dict[str, Any]:
     return {**changes, "heal_tries": 0} if changes else {}
 
 
-def _health(call: Call) -> dict[str, Any]:
+def _health(call: Call, managed: Row[Any], vm_ids: Sequence[int]) -> dict[str, Any]:
     """Return the columns that a call changes of the health check.
 
     Raises:
-        InvalidParameter: ``healthcheck`` is no health check.
+        InvalidParameter: ``healthcheck`` is no health check, or guests of the VMs cannot be asked by it.
+        InvalidCombination: there is a timeout and no health check.
     """
-    changes = {}
+    changes: dict[str, Any] = {}
+    has_check = managed.health_check is not None
     if "healthcheck" in call.arguments:
-        check = HealthCheck.read(call.arguments["healthcheck"])
+        given = call.arguments["healthcheck"]
+        check = HealthCheck.read(given)
+        has_check = check is not None
+        if check is not None:
+            require_checkable(call.connection, call.system, check, vm_ids, "healthcheck", given)
         changes["health_check"] = None if check is None else str(check)
     if "healthtimeout" in call.arguments:
+        if not has_check:
+            raise InvalidCombination(("healthtimeout", "healthcheck"), TIMEOUT_RULE)
         changes["health_timeout"] = call.arguments["healthtimeout"]
     return changes
 

@@ -9,9 +9,10 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.binding import Binder
 from bulkdeploy.declare.parameters import boolean, integer, string
 from bulkdeploy.domain.deployments.deployment import RecordedCall, ScaleInPolicy
-from bulkdeploy.domain.deployments.health_checks import NO_CHECK, HealthCheck
+from bulkdeploy.domain.deployments.health_checks import LONGEST_TIMEOUT_S, NO_CHECK, HealthCheck
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination
+from bulkdeploy.services.deployments.guest_checks import require_checkable
 from bulkdeploy.store.rows.entities import resolve_known
 
 HOW_MANAGED = (
@@ -37,8 +38,10 @@ HOW_MANAGED = (
     ),
     integer(
         "healthtimeout",
-        "seconds for which the guest of a running VM may not answer until the VM counts as failed; default: 300",
+        "with healthcheck, seconds after the start of a VM within which its guest must answer once; otherwise the "
+        "VM counts as failed; default: 300",
         minimum=1,
+        maximum=LONGEST_TIMEOUT_S,
     ),
 )
 """Parameters that say how a deployment is managed."""
@@ -61,6 +64,8 @@ OF_ONE_CALL = frozenset(
 )
 """Parameters that only mean the call itself."""
 
+TIMEOUT_RULE = "healthtimeout must be given with a healthcheck other than none"
+
 ADDRESSES = ("ipaddress", "macaddress")
 
 
@@ -70,8 +75,9 @@ def recorded_call(call: Call) -> RecordedCall | None:
     Returns None if the deployment is not managed, or for a dry run.
 
     Raises:
-        InvalidCombination: a parameter of HOW_MANAGED without ``managed``, or a list that gives addresses.
-        InvalidParameter: ``healthcheck`` is not a valid health check.
+        InvalidCombination: a parameter of HOW_MANAGED without ``managed``, a list that gives addresses, or a health
+            timeout without a health check.
+        InvalidParameter: ``healthcheck`` is not a valid health check, or the settings allow no such check.
     """
     arguments = call.arguments
     if not call.flag("managed"):
@@ -89,6 +95,10 @@ def recorded_call(call: Call) -> RecordedCall | None:
         given |= {"account": owner.account_name, "domainid": str(owner.domain_uuid)}
     policy = ScaleInPolicy(arguments.get("scaleinpolicy", ScaleInPolicy.BALANCED))
     health_check = HealthCheck.read(call.text("healthcheck") or NO_CHECK)
+    if health_check is not None:
+        require_checkable(call.connection, call.system, health_check, (), "healthcheck", str(health_check))
+    elif "healthtimeout" in arguments:
+        raise InvalidCombination(("healthtimeout", "healthcheck"), TIMEOUT_RULE)
     if call.flag("dryrun"):
         return None
     return RecordedCall(

@@ -113,6 +113,7 @@ def _member(vm: Row[Any], method: ReplaceMethod, state: str | None, health: Gues
         is_broken=vm.state == VmState.ERROR or health.is_lost,
         has_job=vm.has_job,
         has_failed=state == store.FAILED,
+        was_counted=state == store.COUNTED,
         awaits_answer=runs and not health.is_answering and not health.is_lost and state != store.FAILED,
     )
 

@@ -1,6 +1,6 @@
 """replaceBulkDeployment and resumeBulkOperation: rolling replacements of managed deployments."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -20,6 +20,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.responses import Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.deployments.replacements import ReplacementState, ReplaceMethod
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import (
@@ -32,9 +33,11 @@ from bulkdeploy.domain.errors import (
 )
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.services.deployments.bulk_deployments import list_bulk_deployments
+from bulkdeploy.services.deployments.guest_checks import require_checkable
 from bulkdeploy.services.fleets.bulk_operations import count_or_share
 from bulkdeploy.store.deployments import managed_deployments as managed_store
 from bulkdeploy.store.deployments import replacements as store
+from bulkdeploy.store.deployments.guest_health import forget_health
 from bulkdeploy.store.rows.listing import Paging
 from bulkdeploy.store.rows.visibility import Visibility
 
@@ -153,6 +156,9 @@ def _begin(
     values: Mapping[str, Any],
     vm_ids: list[int],
 ) -> Mapping[str, Any]:
+    check = None if managed.health_check is None else HealthCheck.read(managed.health_check)
+    if check is not None:
+        require_checkable(call.connection, call.system, check, vm_ids, "id", str(ref.uuid))
     row = {
         **values,
         "deployment_id": ref.id,
@@ -165,7 +171,7 @@ def _begin(
 
 
 def _resume(call: Call) -> Mapping[str, Any]:
-    """Continue a replacement that is paused or failed. New VMs that failed are destroyed and deployed again."""
+    """Continue a replacement that is paused or failed. New VMs in state Error are destroyed and deployed again."""
     ref, connection = call.arguments["id"], call.connection
     managed = lock_deployment(call, ref)
     replacement = store.open_replacement(connection, ref.id)
@@ -181,14 +187,31 @@ def _resume(call: Call) -> Mapping[str, Any]:
         failed = [vm_id for vm_id, state in states.items() if state == store.FAILED]
         store.mark_vms(connection, replacement.id, failed, store.PENDING)
         members = managed_store.members_of(connection, ref.id)
-        health = health_of_members(connection, managed, members, states)
         new = [vm for vm in members if vm.id not in states]
-        broken = [vm for vm in new if vm.state == VmState.ERROR or health[vm.id].is_lost]
+        broken = [vm for vm in new if vm.state == VmState.ERROR]
         if broken:
             destroy_vms(call, broken, expunge=replacement.expunge)
+        _ask_again(connection, managed, replacement, members, states)
     store.update_replacement(connection, replacement.id, changes)
     managed_store.update_managed(connection, ref.id, {})
     return _shown(connection, ref)
+
+
+def _ask_again(
+    connection: Connection,
+    managed: Row[Any],
+    replacement: Row[Any],
+    members: Sequence[Row[Any]],
+    states: Mapping[int, str],
+) -> None:
+    """Give guests that did not answer in time the timeout again, because they may answer by now.
+
+    New VMs whose guests do not answer then are destroyed and do not count as failures once more.
+    """
+    health = health_of_members(connection, managed, members, states)
+    lost = [vm.id for vm in members if health[vm.id].is_lost]
+    forget_health(connection, lost)
+    store.note_counted(connection, replacement.id, [vm_id for vm_id in lost if vm_id not in states])
 
 
 def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:

@@ -73,7 +73,7 @@ BULK_DEPLOYMENT = Response(
         number("healtries", "of a managed deployment: the tries in a row that healed nothing"),
         text("healthcheck", "of a managed deployment: the check that guests of replaced VMs must answer"),
         number(
-            "healthtimeout", "with ``healthcheck``: seconds without an answer until a running VM counts as failed"
+            "healthtimeout", "with ``healthcheck``: seconds after its start within which a guest must answer once"
         ),
         objects("replacement", "of a managed deployment: its newest rolling replacement", REPLACEMENT_FIELDS),
         *PLAN_FIELDS,

@@ -8,6 +8,9 @@ from bulkdeploy.domain.errors import InvalidParameter
 AGENT, NO_CHECK, TCP = "agent", "none", "tcp:"
 HIGHEST_PORT = 65535
 
+LONGEST_TIMEOUT_S = 86400
+"""Most seconds within which a guest must answer. Results of checks are kept for a day."""
+
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:

@@ -45,6 +45,7 @@ class Member:
         is_broken: the VM is in state Error, or its guest did not answer the health check in time.
         has_job: a job works on the VM.
         has_failed: this replacement could not restore the VM, and counted that as a failure.
+        was_counted: the failure of this new VM was counted before the replacement was resumed.
         awaits_answer: the VM was replaced and runs, and its guest does not answer the health check yet.
     """
 
@@ -54,6 +55,7 @@ class Member:
     is_broken: bool = False
     has_job: bool = False
     has_failed: bool = False
+    was_counted: bool = False
     awaits_answer: bool = False
 
 
@@ -91,7 +93,7 @@ class ReplacementStep:
         create: the number of VMs to deploy.
         remove: VMs to destroy.
         restore: VMs to restore.
-        failed: new VMs that are broken; they are among ``remove`` unless the replacement fails.
+        failed: new VMs that are broken and count as failures; they are in ``remove`` unless the replacement fails.
     """
 
     state: ReplacementState = ReplacementState.IN_PROGRESS
@@ -112,9 +114,9 @@ def next_step(rules: ReplacementRules, members: Sequence[Member]) -> Replacement
     if rules.method is ReplaceMethod.RESTORE:
         return _restore_step(rules, members, old)
     new = [vm for vm in members if not vm.is_old]
-    broken = _broken(new)
-    if rules.failures + len(broken) > rules.max_failures and broken:
-        return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
+    broken, failed = _broken(new)
+    if rules.failures + len(failed) > rules.max_failures and failed:
+        return ReplacementStep(state=ReplacementState.FAILED, failed=failed)
     kept_old = _kept_until_resumed(rules, old)
     wanted_new = max(0, rules.desired - kept_old)
     sound = [vm for vm in reversed(new) if vm.id not in broken]
@@ -125,26 +127,30 @@ def next_step(rules: ReplacementRules, members: Sequence[Member]) -> Replacement
     if len(old) <= kept_old and len(new) == wanted_new and all(vm.is_available for vm in new):
         done = ReplacementState.COMPLETED if not old else ReplacementState.PAUSED
         return ReplacementStep(state=done)
-    return ReplacementStep(create=max(0, create), remove=(*broken, *surplus, *removed), failed=broken)
+    return ReplacementStep(create=max(0, create), remove=(*broken, *surplus, *removed), failed=failed)
 
 
 def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Sequence[Member]) -> ReplacementStep:
-    broken = _broken([vm for vm in members if not vm.is_old])
-    if rules.failures + len(broken) > rules.max_failures:
-        return ReplacementStep(state=ReplacementState.FAILED, failed=broken)
+    broken, failed = _broken([vm for vm in members if not vm.is_old])
+    if rules.failures + len(failed) > rules.max_failures:
+        return ReplacementStep(state=ReplacementState.FAILED, failed=failed)
     kept_old = _kept_until_resumed(rules, old)
     begun = _removable(rules, members, old, len(old) - kept_old)
     unfinished = any(vm.has_job or vm.awaits_answer for vm in members if not vm.is_old)
     if begun or broken or unfinished or len(old) > kept_old:
         # VMs that a user destroyed count as unavailable: without new ones, no other VM might ever be restored.
         missing = 0 if begun else max(0, rules.desired - len(members) + len(broken))
-        return ReplacementStep(restore=begun, create=missing, remove=broken, failed=broken)
+        return ReplacementStep(restore=begun, create=missing, remove=broken, failed=failed)
     return ReplacementStep(state=ReplacementState.PAUSED if old else ReplacementState.COMPLETED)
 
 
-def _broken(new: Sequence[Member]) -> tuple[int, ...]:
-    """Return the ids of new VMs whose deployment failed. They are destroyed and deployed again."""
-    return tuple(vm.id for vm in new if vm.is_broken and not vm.has_job and not vm.has_failed)
+def _broken(new: Sequence[Member]) -> tuple[tuple[int, ...], tuple[int, ...]]:
+    """Return the ids of new VMs that are broken, and of those among them whose failure was not counted yet.
+
+    Broken VMs are destroyed and deployed again.
+    """
+    broken = [vm for vm in new if vm.is_broken and not vm.has_job and not vm.has_failed]
+    return tuple(vm.id for vm in broken), tuple(vm.id for vm in broken if not vm.was_counted)
 
 
 def _kept_until_resumed(rules: ReplacementRules, old: Sequence[Member]) -> int:

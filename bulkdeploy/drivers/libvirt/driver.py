@@ -79,7 +79,7 @@ from bulkdeploy.drivers.libvirt.networks.filters import (
 )
 from bulkdeploy.drivers.libvirt.networks.networks import Networks
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
-from bulkdeploy.drivers.libvirt.qemu_monitor import PING_S, ping_agent
+from bulkdeploy.drivers.libvirt.qemu_monitor import LONGEST_PING_S, ping_agent
 from bulkdeploy.drivers.libvirt.seed import make_seed
 from bulkdeploy.drivers.libvirt.storage.files import read_states, remove_rotated, write_file
 from bulkdeploy.drivers.libvirt.storage.images import ensure_copy
@@ -140,6 +140,7 @@ class LibvirtDriver(HypervisorDriver):
             Ability.SHRINK_VOLUMES,
             Ability.GUEST_PASSWORDS,
             Ability.USAGE,
+            Ability.GUEST_AGENTS,
             Ability.VNC_CONSOLE,
             Ability.SERIAL_CONSOLE,
             Ability.SECURITY_GROUPS,
@@ -223,12 +224,20 @@ class LibvirtDriver(HypervisorDriver):
                 by_host.setdefault(check.host, []).append(check.guest_uuid)
 
         def ping(host: HostAddress) -> Mapping[UUID, bool]:
-            return self._links.run("health", host, Deadline(timeout_s), partial(_ping_agents, uuids=by_host[host]))
+            found: dict[UUID, bool] = {}
+            work = partial(_ping_agents, uuids=by_host[host], answers=found)
+            try:
+                self._links.run("health", host, Deadline(timeout_s), work)
+            except DriverError:
+                if not found:  # the host does not answer
+                    return dict.fromkeys(by_host[host], False)
+            return dict(found)
 
         ports = [check for check in checks if check.check.port is not None]
         answers = dict(super().answers_of_guests(ports, timeout_s=timeout_s))
-        for host, found in zip(by_host, call_each(list(by_host), ping), strict=True):
-            answers |= dict.fromkeys(by_host[host], False) if isinstance(found, DriverError) else found
+        for found in call_each(list(by_host), ping):
+            if not isinstance(found, DriverError):
+                answers |= found
         return answers
 
     @override
@@ -824,15 +833,18 @@ def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
     return found
 
 
-def _ping_agents(call: HostCall, uuids: Sequence[UUID]) -> Mapping[UUID, bool]:
-    """Return for each of these guests whether its agent answers. Guests for which no time is left are omitted."""
-    answers = {}
+def _ping_agents(call: HostCall, uuids: Sequence[UUID], answers: dict[UUID, bool]) -> None:
+    """Write to ``answers`` for each of these guests whether its agent answers.
+
+    Guests for which no time is left are omitted. A guest is False while it is asked, so that the answers of others
+    remain if the call is given up then.
+    """
     for uuid in uuids:
-        if call.deadline.left_s() < PING_S:
+        if call.deadline.left_s() < LONGEST_PING_S:
             break
+        answers[uuid] = False
         domain = find_domain(call, uuid)
         answers[uuid] = domain is not None and ping_agent(domain)
-    return answers
 
 
 def _has_crashed(domain: libvirt.virDomain) -> bool:

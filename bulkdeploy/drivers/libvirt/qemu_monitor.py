@@ -12,6 +12,9 @@ from bulkdeploy.drivers.libvirt.errors import libvirt, libvirt_qemu
 PING_S = 1
 """Seconds for which the agent of a guest may take to answer a ping."""
 
+LONGEST_PING_S = 2 * PING_S
+"""Most seconds that ``ping_agent`` takes: libvirt synchronizes with the agent before it sends the ping."""
+
 
 def request_qemu(domain: Any, command: str, **arguments: Any) -> Any:
     """Run a command of QEMU's own protocol and return its result."""
@@ -29,8 +32,12 @@ def has_open(domain: Any, volume_uuid: UUID) -> bool:
 
 
 def ping_agent(domain: Any) -> bool:
-    """Return whether the agent in a guest answers within PING_S seconds, which also needs a running guest."""
+    """Return whether the agent in a guest answers within PING_S seconds, which also needs a running guest.
+
+    The time for synchronization with the agent is not that of the ping: libvirt's default is 5 seconds.
+    """
     try:
+        domain.agentSetResponseTimeout(PING_S, 0)
         libvirt_qemu.qemuAgentCommand(domain, '{"execute": "guest-ping"}', PING_S, 0)
     except libvirt.libvirtError:
         return False

@@ -101,6 +101,7 @@ class SimulatorDriver(BatchDriver):
             Ability.GUEST_PASSWORDS,
             Ability.HOST_FENCING,
             Ability.USAGE,
+            Ability.GUEST_AGENTS,
             Ability.GUEST_DETAILS,
             Ability.SNAPSHOTS,
             Ability.MEMORY_SNAPSHOTS,

@@ -14,7 +14,7 @@ from bulkdeploy.store.tables.managed_deployments import replacements
 from bulkdeploy.store.tables.offerings import templates
 
 TEMPLATE = "templateid"
-PENDING, UNDERWAY, DONE, FAILED = "Pending", "Underway", "Done", "Failed"
+PENDING, UNDERWAY, DONE, FAILED, COUNTED = "Pending", "Underway", "Done", "Failed", "Counted"
 
 
 def insert_replacement(connection: Connection, values: Mapping[str, Any], vm_ids: Collection[int]) -> None:
@@ -100,6 +100,17 @@ def mark_vms(connection: Connection, replacement_id: int, vm_ids: Collection[int
     )
 
 
+def note_counted(connection: Connection, replacement_id: int, vm_ids: Collection[int]) -> None:
+    """Write that the failures of new VMs were counted before the replacement was resumed."""
+    connection.execute(
+        text(
+            "INSERT INTO replaced_vms (replacement_id, vm_id, state)"
+            " SELECT :id, unnest(CAST(:vms AS bigint[])), :state"
+        ),
+        {"id": replacement_id, "vms": int_array(sorted(vm_ids)), "state": COUNTED},
+    )
+
+
 _SETTLE = text(
     "UPDATE replaced_vms r SET state = CASE WHEN last.status = 1 THEN 'Done' ELSE 'Failed' END"
     " FROM (SELECT DISTINCT ON (j.instance_id) j.instance_id, j.status FROM async_jobs j"
@@ -124,12 +135,14 @@ _SHOWN = text(
 
 _BY_CLUSTER = text(
     "SELECT member.managed, c.uuid AS cluster_id, c.name, count(*) AS vms,"  # noqa: S608 - a constant
-    "   count(*) FILTER (WHERE coalesce(r.state, 'Done') = 'Done') AS replaced,"
+    "   count(*) FILTER (WHERE coalesce(r.state, 'Done') IN ('Done', 'Counted')) AS replaced,"
     "   count(*) FILTER (WHERE coalesce(r.state, 'Done') <> 'Pending' AND g.silent_since IS NOT NULL) AS silent"
     f" FROM ({MEMBERS}) AS member JOIN unnest(CAST(:ids AS bigint[]), CAST(:replacements AS bigint[]))"
     "   AS shown(deployment_id, replacement_id) ON shown.deployment_id = member.managed"
     " LEFT JOIN replaced_vms r ON r.replacement_id = shown.replacement_id AND r.vm_id = member.id"
-    " LEFT JOIN clusters c ON c.id = member.cluster_id LEFT JOIN guest_health g ON g.vm_id = member.id"
+    " LEFT JOIN clusters c ON c.id = member.cluster_id LEFT JOIN managed_deployments m"
+    "   ON m.deployment_id = member.managed AND m.health_check IS NOT NULL"
+    " LEFT JOIN guest_health g ON g.vm_id = member.id AND m.deployment_id IS NOT NULL"
     " GROUP BY 1, 2, 3 ORDER BY c.name"
 )
 """The VMs that each deployment has by cluster. VMs that were made since the replacement began are replaced ones."""

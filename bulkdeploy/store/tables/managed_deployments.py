@@ -54,7 +54,7 @@ managed_deployments = Table(
         Integer,
         nullable=False,
         server_default=text("300"),
-        comment="seconds for which a guest may not answer until its VM counts as failed",
+        comment="seconds after its start within which a guest must answer once",
     ),
 )
 
@@ -102,5 +102,5 @@ replaced_vms = Table(
     metadata,
     Column("replacement_id", BigInteger, primary_key=True, autoincrement=False),
     Column("vm_id", BigInteger, primary_key=True, autoincrement=False),
-    Column("state", Text, nullable=False, comment="Pending, Underway, Done or Failed"),
+    Column("state", Text, nullable=False, comment="Pending, Underway, Done, Failed or Counted"),
 )

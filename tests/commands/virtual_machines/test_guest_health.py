@@ -1,21 +1,31 @@
 """A replaced VM counts as available only if its guest answers the health check of the deployment."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from bulkdeploy.api.app import create_app
 from bulkdeploy.drivers.driver import GuestCheck
+from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off
 from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.provisioning.watches import guest_health
 from bulkdeploy.provisioning.watches.guest_health import GuestHealthWatch
+from bulkdeploy.security.guest_networks import GuestNetworks
+from bulkdeploy.services.system import System
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
+from tests.support.api.api_server import serving
 from tests.support.api.callers import refused
 from tests.support.zones.fleet import Fleet, OneDriver
 
 REPLACE, RESUME, UPDATE = "replaceBulkDeployment", "resumeBulkOperation", "updateBulkDeployment"
+
+
+GUESTS = GuestNetworks.read(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"])
 
 
 class Died(BaseException):
@@ -26,6 +36,12 @@ class Died(BaseException):
 def _disarmed() -> Iterator[None]:
     yield
     arm(None)
+
+
+@pytest.fixture
+def system(system: System) -> System:
+    """The service, with a setting that allows connections to the zone's guests."""
+    return replace(system, guest_networks=GUESTS)
 
 
 @pytest.fixture
@@ -40,7 +56,7 @@ def web(fleet: Fleet, client: ApiClient) -> str:
 def _check(fleet: Fleet) -> None:
     """Check all guests now, however lately they were checked."""
     fleet.zone.change("UPDATE guest_health SET checked = checked - interval '10 seconds'")
-    GuestHealthWatch(fleet.engine, OneDriver(fleet.driver), 30).check_guests()
+    GuestHealthWatch(fleet.engine, OneDriver(fleet.driver), 30, GUESTS).check_guests()
 
 
 def _step(fleet: Fleet) -> None:
@@ -56,6 +72,7 @@ def _time_out(fleet: Fleet) -> None:
     _check(fleet)
     fleet.zone.change("UPDATE guest_health SET silent_since = silent_since - interval '1 hour'")
     fleet.zone.change("UPDATE virtual_machines SET updated = updated - interval '1 hour'")
+    fleet.zone.change("UPDATE async_jobs SET completed = completed - interval '1 hour'")
     fleet.zone.change("UPDATE managed_deployments SET next_check = now()")
     due_managed_deployments(fleet.system).handle()
     fleet.run()
@@ -100,8 +117,14 @@ def test_a_replacement_waits_for_guests_that_do_not_answer(fleet: Fleet, client:
     assert fleet.zone.scalar("SELECT count(*) FROM guest_health WHERE silent_since IS NOT NULL") == 0
 
 
-def test_guests_that_never_answer_count_as_failures(fleet: Fleet, client: ApiClient, web: str) -> None:
-    """After the timeout the replacement fails and keeps the VM; a resumption makes another VM in its place."""
+@pytest.mark.parametrize("answers_then", [True, False])
+def test_guests_that_never_answer_count_as_failures(
+    fleet: Fleet, client: ApiClient, web: str, answers_then: bool
+) -> None:
+    """After the timeout the replacement fails and keeps the VM. A resumption gives its guest the timeout again.
+
+    A VM whose guest does not answer then is destroyed, and does not count twice.
+    """
     old = {vm.uuid for vm in _live(fleet)}
     client.call(REPLACE, id=web, keypairs="")
     _step(fleet)
@@ -110,12 +133,18 @@ def test_guests_that_never_answer_count_as_failures(fleet: Fleet, client: ApiCli
     (silent,) = _new(fleet, old)
     _time_out(fleet)
     assert _shown(client, web)["state"] == "Failed"
-    assert silent in {vm.uuid for vm in _live(fleet)}
-    fleet.clear_faults()
     client.call(RESUME, id=web)
     fleet.run()
+    if not answers_then:
+        _step(fleet)
+        assert silent in {vm.uuid for vm in _live(fleet)}
+        _time_out(fleet)
+        assert silent not in {vm.uuid for vm in _live(fleet)}
+    fleet.clear_faults()
     _steps_until(fleet, client, web, "Completed")
-    assert not {silent, *old} & {vm.uuid for vm in _live(fleet)}
+    assert (silent in {vm.uuid for vm in _live(fleet)}) is answers_then
+    assert not old & {vm.uuid for vm in _live(fleet)}
+    assert _shown(client, web)["failed"] == 0
     assert len(_live(fleet)) == 4
     fleet.assert_intact()
 
@@ -159,7 +188,7 @@ def test_a_sweeper_that_dies_while_it_writes_answers_loses_nothing(
         assert fleet.zone.scalar("SELECT count(*) FROM guest_health") == {"before": 0, "after": 4}[place]
     fleet.zone.change("UPDATE guest_health SET checked = now() + interval '1 minute'")
     fleet.fault(Step.HEALTH)
-    GuestHealthWatch(fleet.engine, OneDriver(fleet.driver), 30).check_guests()
+    GuestHealthWatch(fleet.engine, OneDriver(fleet.driver), 30, GUESTS).check_guests()
     assert fleet.zone.scalar("SELECT count(*) FROM guest_health WHERE silent_since IS NOT NULL") == 0
     fleet.clear_faults()
     _steps_until(fleet, client, web, "Completed")
@@ -177,7 +206,7 @@ def test_guests_of_a_silent_host_do_not_answer_and_others_are_not_checked(
             checks_made.extend(checks)
             return fleet.driver.answers_of_guests(checks, timeout_s=timeout_s)
 
-    watch = GuestHealthWatch(fleet.engine, OneDriver(RecordingDriver()), 30)
+    watch = GuestHealthWatch(fleet.engine, OneDriver(RecordingDriver()), 30, GUESTS)
     watch.check_guests()
     assert checks_made == []
     fleet.deploy(1)
@@ -229,3 +258,96 @@ def test_the_check_is_given_shown_changed_and_ended(fleet: Fleet, client: ApiCli
     client.call(REPLACE, id=web, keypairs="")
     _steps_until(fleet, client, web, "Completed")
     assert fleet.zone.scalar("SELECT count(*) FROM guest_health") == 0
+
+
+def test_only_listed_networks_are_connected_to(fleet: Fleet, client: ApiClient, web: str, system: System) -> None:
+    """Without the setting, or with guests elsewhere, calls are rejected; the sweeper connects to no such guest."""
+    _steps_after_replacing(fleet, client, web)
+    fleet.zone.change("UPDATE nics SET ip_address = inet '127.0.0.0' + id WHERE is_default")
+    fleet.zone.change("DELETE FROM guest_health")
+    ids = {vm.uuid for vm in _live(fleet)}
+    _time_out(fleet)
+    assert fleet.zone.scalar("SELECT count(*) FROM guest_health") == 0
+    assert _shown(client, web)["state"] == "InProgress"
+    assert {vm.uuid for vm in _live(fleet)} == ids
+    error = refused(client, UPDATE, id=web, healthcheck="tcp:80")
+    assert "guest_health_networks" in error.errortext
+    assert "127.0.0." in error.errortext
+    client.call(REPLACE, id=web, pause=True)
+    assert "guest_health_networks" in refused(client, REPLACE, id=web, rollback=True).errortext
+    fleet.zone.change("UPDATE nics SET ip_address = NULL WHERE is_default")
+    assert "has no IP address" in refused(client, REPLACE, id=web, rollback=True).errortext
+    with serving(create_app(replace(system, guest_networks=GuestNetworks()))) as url:
+        unset = ApiClient(url, client.api_key, client.secret_key)
+        for command, given in (
+            (UPDATE, {"id": web}),
+            ("bulkDeployVirtualMachine", fleet.zone.bulk_parameters(1, managed=True)),
+        ):
+            error = refused(unset, command, **given, healthcheck="tcp:22")
+            assert "guest_health_networks" in error.errortext
+
+
+def _steps_after_replacing(fleet: Fleet, client: ApiClient, web: str) -> None:
+    client.call(REPLACE, id=web, userdata="YQ==", method="Restore", maxunavailable=4)
+    _step(fleet)
+
+
+def test_agents_need_a_driver_that_asks_them(fleet: Fleet, client: ApiClient, web: str, system: System) -> None:
+    """The check is rejected before anything is replaced."""
+    with serving(create_app(replace(system, drivers=Drivers({})))) as url:
+        error = refused(ApiClient(url, client.api_key, client.secret_key), UPDATE, id=web, healthcheck="agent")
+    assert "healthcheck" in error.errortext
+    assert fleet.zone.scalar("SELECT health_check FROM managed_deployments") == "tcp:22"
+
+
+def test_a_timeout_needs_a_check_and_has_a_maximum(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """A deployment without a check gets no timeout."""
+    assert "86400" in refused(client, UPDATE, id=web, healthtimeout=86401).errortext
+    client.call(UPDATE, id=web, healthcheck="none")
+    assert "healthcheck" in refused(client, UPDATE, id=web, healthtimeout=60).errortext
+    deploying = fleet.zone.bulk_parameters(1, managed=True, healthtimeout=60)
+    assert "healthcheck" in refused(client, "bulkDeployVirtualMachine", **deploying).errortext
+
+
+def test_the_results_of_each_batch_are_written_before_the_next(
+    fleet: Fleet, client: ApiClient, web: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The results of the first guests do not wait for the last ones, and each batch has its own time."""
+    monkeypatch.setattr(guest_health, "BATCH", 2)
+    client.call(REPLACE, id=web, userdata="YQ==", method="Restore", maxunavailable=4)
+    fleet.zone.change("UPDATE managed_deployments SET next_check = now()")
+    due_managed_deployments(fleet.system).handle()
+    fleet.run()
+    written: list[Any] = []
+
+    class CountingDriver:
+        def answers_of_guests(self, checks: Any, *, timeout_s: float) -> Any:
+            written.append(fleet.zone.scalar("SELECT count(*) FROM guest_health"))
+            return fleet.driver.answers_of_guests(checks, timeout_s=timeout_s)
+
+    GuestHealthWatch(fleet.engine, OneDriver(CountingDriver()), 30, GUESTS).check_guests()
+    assert written == [0, 2]
+    assert fleet.zone.scalar("SELECT count(*) FROM guest_health") == 4
+    assert fleet.zone.scalar("SELECT count(DISTINCT checked) FROM guest_health") == 2
+
+
+def test_a_guest_that_has_answered_is_kept_after_a_migration(fleet: Fleet, client: ApiClient, web: str) -> None:
+    """The VM is not available while its guest is silent, and does not count as failed."""
+    old = {vm.uuid for vm in _live(fleet)}
+    client.call(REPLACE, id=web, keypairs="")
+    _step(fleet)
+    _step(fleet)
+    _check(fleet)
+    (new,) = _new(fleet, old)
+    client.call("migrateVirtualMachine", virtualmachineid=new, autoselect=True)
+    fleet.run()
+    fleet.fault(Step.HEALTH)
+    _check(fleet)
+    fleet.zone.change("UPDATE guest_health SET silent_since = silent_since - interval '1 hour'")
+    fleet.zone.change("UPDATE managed_deployments SET next_check = now()")
+    due_managed_deployments(fleet.system).handle()
+    assert (_shown(client, web)["state"], _shown(client, web)["failed"]) == ("InProgress", 0)
+    assert new in {vm.uuid for vm in _live(fleet)}
+    assert _shown(client, web)["unanswered"] == 1
+    client.call(UPDATE, id=web, healthcheck="none")
+    assert _shown(client, web)["unanswered"] == 0

@@ -12,8 +12,9 @@ CREATE TABLE guest_health (
 );
 
 COMMENT ON COLUMN managed_deployments.health_check IS 'the HealthCheck that guests of available VMs answer; NULL: there is none';
-COMMENT ON COLUMN managed_deployments.health_timeout IS 'seconds for which a guest may not answer until its VM counts as failed';
+COMMENT ON COLUMN managed_deployments.health_timeout IS 'seconds after its start within which a guest must answer once';
 COMMENT ON TABLE guest_health IS 'the health of guests that were replaced in managed deployments with a health check';
 COMMENT ON COLUMN guest_health.checked IS 'when the newest check began';
 COMMENT ON COLUMN guest_health.answered IS 'when the newest check with an answer began; NULL: no check had one';
 COMMENT ON COLUMN guest_health.silent_since IS 'first check in a row without an answer; NULL: it answers';
+COMMENT ON COLUMN replaced_vms.state IS 'Pending, Underway, Done, Failed or Counted';

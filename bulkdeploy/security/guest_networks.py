@@ -1,0 +1,55 @@
+"""The networks of guests that the sweeper may connect to for health checks."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network, ip_address, ip_network
+from typing import Self
+
+from bulkdeploy.security.network_addresses import TRANSLATED, Address, addresses_of, is_own
+
+
+@dataclass(frozen=True, slots=True)
+class GuestNetworks:
+    """The networks that the setting ``guest_health_networks`` lists. Without any, no guest is connected to.
+
+    Users choose the addresses of their guests, so an address alone does not show that it belongs to a guest.
+
+    Attributes:
+        networks: the listed networks.
+        own_hosts: names or addresses of the service's own servers, such as its database.
+    """
+
+    networks: tuple[IPv4Network | IPv6Network, ...] = ()
+    own_hosts: tuple[str, ...] = ()
+
+    @classmethod
+    def read(cls, networks: Sequence[str], own_hosts: Sequence[str] = ()) -> Self:
+        """Return the networks that these CIDRs name.
+
+        Raises:
+            ValueError: a text is no network.
+        """
+        return cls(tuple(ip_network(network) for network in networks), tuple(own_hosts))
+
+    def contains(self, address: str) -> bool:
+        """Return whether a listed network contains an address, and machines use such addresses for each other.
+
+        Returns False for loopback, link-local, multicast, reserved and unspecified addresses.
+        """
+        parsed = ip_address(address)
+        return _is_of_a_machine(parsed) and any(parsed in network for network in self.networks)
+
+    def connectable(self, addresses: Collection[str]) -> frozenset[str]:
+        """Return the contained addresses that belong neither to this machine nor to a server of the service."""
+        own = addresses_of(self.own_hosts)
+        contained = {address: ip_address(address) for address in addresses if self.contains(address)}
+        return frozenset(
+            address for address, parsed in contained.items() if parsed not in own and not is_own(parsed)
+        )
+
+
+def _is_of_a_machine(address: Address) -> bool:
+    if any(address in network for network in TRANSLATED):
+        return False
+    is_special = address.is_loopback or address.is_multicast or address.is_unspecified or address.is_reserved
+    return not (is_special or address.is_link_local)
