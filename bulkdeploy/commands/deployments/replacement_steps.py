@@ -32,7 +32,7 @@ from bulkdeploy.services.fleets.bulk_operations import (
 from bulkdeploy.services.fleets.vm_selection import select_exactly
 from bulkdeploy.services.virtual_machines.virtual_machine_restoring import restore_operation
 from bulkdeploy.store.deployments import replacements as store
-from bulkdeploy.store.deployments.guest_health import health_of_guests
+from bulkdeploy.store.deployments.guest_health import forget_health, health_of_guests
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import update_vms
 
 REPLACE_COMMAND = "replaceBulkDeployment"
@@ -56,7 +56,7 @@ def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequenc
     if method is ReplaceMethod.RESTORE:
         failures += store.settle_vms(connection, replacement, RESTORE.name)
     states = store.states_of_vms(connection, replacement.id)
-    health = health_of_members(connection, managed, vms, states)
+    health = _health_of_members(connection, managed, vms, states)
     lost = [vm.id for vm in vms if states.get(vm.id) == store.DONE and health[vm.id].is_lost]
     if lost:
         store.mark_vms(connection, replacement.id, lost, store.FAILED)
@@ -86,7 +86,7 @@ def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequenc
     return replace(step, create=0) if step.remove else step
 
 
-def health_of_members(
+def _health_of_members(
     connection: Connection, managed: Row[Any], vms: Sequence[Row[Any]], states: Mapping[int, str]
 ) -> Mapping[int, GuestHealth]:
     """Return the health of the guests of a deployment's VMs, by VM id.
@@ -100,6 +100,23 @@ def health_of_members(
         found = health_of_guests(connection, replaced, managed.health_timeout)
         health |= {vm_id: found.get(vm_id, GuestHealth()) for vm_id in replaced}
     return health
+
+
+def recheck_lost_guests(
+    connection: Connection,
+    managed: Row[Any],
+    replacement: Row[Any],
+    members: Sequence[Row[Any]],
+    states: Mapping[int, str],
+) -> None:
+    """Give guests that did not answer in time the timeout again, because they may answer by now.
+
+    New VMs whose guests do not answer then are destroyed and do not count as failures once more.
+    """
+    health = _health_of_members(connection, managed, members, states)
+    lost = [vm.id for vm in members if health[vm.id].is_lost]
+    forget_health(connection, lost)
+    store.note_counted(connection, replacement.id, [vm_id for vm_id in lost if vm_id not in states])
 
 
 def _member(vm: Row[Any], method: ReplaceMethod, state: str | None, health: GuestHealth) -> Member:

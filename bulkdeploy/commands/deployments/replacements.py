@@ -1,6 +1,6 @@
 """replaceBulkDeployment and resumeBulkOperation: rolling replacements of managed deployments."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 from sqlalchemy import Connection, Row
@@ -11,8 +11,8 @@ from bulkdeploy.commands.deployments.replacement_steps import (
     REPLACE_COMMAND,
     destroy_vms,
     guest_columns,
-    health_of_members,
     parameter_name,
+    recheck_lost_guests,
 )
 from bulkdeploy.commands.deployments.resizing import deploy_more, lock_deployment
 from bulkdeploy.commands.deployments.responses import BULK_DEPLOYMENT, DEPLOYMENT_ERRORS
@@ -37,7 +37,6 @@ from bulkdeploy.services.deployments.guest_checks import require_checkable
 from bulkdeploy.services.fleets.bulk_operations import count_or_share
 from bulkdeploy.store.deployments import managed_deployments as managed_store
 from bulkdeploy.store.deployments import replacements as store
-from bulkdeploy.store.deployments.guest_health import forget_health
 from bulkdeploy.store.rows.listing import Paging
 from bulkdeploy.store.rows.visibility import Visibility
 
@@ -191,27 +190,10 @@ def _resume(call: Call) -> Mapping[str, Any]:
         broken = [vm for vm in new if vm.state == VmState.ERROR]
         if broken:
             destroy_vms(call, broken, expunge=replacement.expunge)
-        _ask_again(connection, managed, replacement, members, states)
+        recheck_lost_guests(connection, managed, replacement, members, states)
     store.update_replacement(connection, replacement.id, changes)
     managed_store.update_managed(connection, ref.id, {})
     return _shown(connection, ref)
-
-
-def _ask_again(
-    connection: Connection,
-    managed: Row[Any],
-    replacement: Row[Any],
-    members: Sequence[Row[Any]],
-    states: Mapping[int, str],
-) -> None:
-    """Give guests that did not answer in time the timeout again, because they may answer by now.
-
-    New VMs whose guests do not answer then are destroyed and do not count as failures once more.
-    """
-    health = health_of_members(connection, managed, members, states)
-    lost = [vm.id for vm in members if health[vm.id].is_lost]
-    forget_health(connection, lost)
-    store.note_counted(connection, replacement.id, [vm_id for vm_id in lost if vm_id not in states])
 
 
 def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str, str]:
