@@ -11,7 +11,7 @@ from bulkdeploy.commands.deployments.deploy_calls import deploy_request
 from bulkdeploy.commands.parameters.deploy_parameters import NOT_OF_MANY, OF_ANY_VM, RULES, UNSUPPORTED
 from bulkdeploy.commands.placement_fields import EXCLUDED, REASON_FIELDS
 from bulkdeploy.declare.command import Command
-from bulkdeploy.declare.parameters import Exclusive, boolean
+from bulkdeploy.declare.parameters import Exclusive, Needs, boolean
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
@@ -20,6 +20,8 @@ from bulkdeploy.services.deployments.remaining_capacity import calculate_capacit
 
 OF_A_DEPLOYMENT = frozenset({"startvm", "dryrun", "planindex", "hostids"})
 """What makes no sense where nothing is deployed."""
+
+RULES_OF_A_DEPLOYMENT = tuple(rule for rule in RULES if isinstance(rule, Needs) and rule.other in OF_A_DEPLOYMENT)
 
 USAGE = (
     number("hosts", "hosts that are up and enabled; all other figures are of these"),
@@ -97,7 +99,7 @@ COMMANDS: tuple[Command, ...] = (
             boolean("n1", "keep enough free capacity in each cluster for the loss of any one host"),
         ),
         unsupported=UNSUPPORTED | NOT_OF_MANY,
-        rules=(Exclusive(("podid", "clusterid")), *RULES),
+        rules=(Exclusive(("podid", "clusterid")), *(rule for rule in RULES if rule not in RULES_OF_A_DEPLOYMENT)),
         errors=(PermissionDenied, OwnerDisabled, ResourceUnavailable),
     ),
 )
