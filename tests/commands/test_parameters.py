@@ -60,6 +60,7 @@ BESIDES = {
     ("createConsoleEndpoint", "consoletype"),
     ("deployVirtualMachine", "dryrun"),
     ("deployVirtualMachine", "hostids"),
+    ("deployVirtualMachine", "summary"),
     ("deployVirtualMachine", "customjobid"),  # of every job's call in CloudStack, and in none's description
     ("deployVirtualMachine", "planindex"),
     ("deployVirtualMachine", "templatevariant"),

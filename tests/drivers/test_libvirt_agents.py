@@ -12,6 +12,7 @@ from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.drivers.driver import DriverError, GuestCheck
 from bulkdeploy.drivers.hosts import HostAddress
 
+pytest.importorskip("libvirt", reason="needs pip install 'bulkdeploy[libvirt]'")
 libvirt_driver = pytest.importorskip("bulkdeploy.drivers.libvirt.driver")
 qemu_monitor = pytest.importorskip("bulkdeploy.drivers.libvirt.qemu_monitor")
 connections = pytest.importorskip("bulkdeploy.drivers.libvirt.connections")

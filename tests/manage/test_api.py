@@ -26,6 +26,7 @@ from tests.support.processes.programs import (
     program,
     wait_for,
 )
+from tests.support.runs.waiting import wait_for as until
 
 pytestmark = pytest.mark.long
 
@@ -79,10 +80,15 @@ def test_stop_leaves_no_process(settings: Settings, tmp_path: Path) -> None:
     """SIGTERM ends the server and all its processes with success; until then they yield as they were told."""
     log, changed = tmp_path / "api.log", {"listen": "127.0.0.1:0", "api_niceness": 7}
     with program(settings.model_copy(update=changed), log, *BULKDEPLOY, "api") as process:
-        family: list[psutil.Process] = []
-        while len(family) < settings.api_processes or {member.nice() for member in family} != {7}:
+        family, yielding = list[psutil.Process](), {min(psutil.Process().nice() + 7, 19)}
+
+        def all_run() -> bool:
+            nonlocal family
             assert process.poll() is None, log.read_text()
             family = psutil.Process(process.pid).children(recursive=True)
+            return len(family) >= settings.api_processes and {member.nice() for member in family} == yielding
+
+        until(all_run)
     assert process.poll() == 0
     assert psutil.wait_procs(family, timeout=PATIENCE_SECONDS)[1] == []
 

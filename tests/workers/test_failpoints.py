@@ -82,8 +82,8 @@ OF_CLUSTERS = {Failpoint.SWEEP_BALANCE}
 OF_AVAILABILITY = {Failpoint.SWEEP_POWER, Failpoint.SWEEP_HOST_HA}
 """Passed when hosts have management controllers or host HA: ``tests/commands/availability``."""
 
-OF_MANAGED = {Failpoint.SWEEP_MANAGED, Failpoint.SWEEP_MANAGED_FAILED}
-"""Passed when a managed deployment is resized: ``tests/commands/virtual_machines/test_managed_deployments.py``."""
+OF_MANAGED = {Failpoint.SWEEP_MANAGED, Failpoint.SWEEP_MANAGED_FAILED, Failpoint.SWEEP_HEALTH}
+"""Passed when a managed deployment changes: ``tests/commands/virtual_machines``, and replacements below."""
 
 OF_PROGRAMS = {Failpoint.ADOPT_COMMIT, Failpoint.REMOVE_UNMANAGED}
 """Passed by what operators run: ``tests/manage``."""
@@ -258,7 +258,13 @@ def test_held_jobs_of_operations_are_released_whoever_dies(walk: Walk, start: St
     walk.assert_once_and_for_all()
 
 
-REPLACING = [Failpoint.SWEEP_MANAGED, Failpoint.CALL_PUBLISH, Failpoint.CALL_CLEAR, Failpoint.LEASE_COMMIT]
+REPLACING = [
+    Failpoint.SWEEP_MANAGED,
+    Failpoint.SWEEP_HEALTH,
+    Failpoint.CALL_PUBLISH,
+    Failpoint.CALL_CLEAR,
+    Failpoint.LEASE_COMMIT,
+]
 OF_METHODS: dict[ReplaceMethod, list[str]] = {
     ReplaceMethod.RECREATE: [Failpoint.DRIVER_BOOT, Failpoint.COMPLETION_COMMIT, Failpoint.DRIVER_DELETE],
     ReplaceMethod.RESTORE: [RESTORE_PLAN, Failpoint.DRIVER_DELETE, RESTORE_COMMIT, Failpoint.DRIVER_BOOT],
@@ -277,7 +283,7 @@ def test_a_replacement_replaces_each_vm_once_whoever_dies(walk: Walk, start: Sta
         " WHERE d.name = 'Debian 12' AND t.name = 'Any hypervisor'"
     )
     start_reborn(start, "worker", "sweeper")
-    call = zone.bulk_parameters(VMS, nameprefix="web", managed=True)
+    call = zone.bulk_parameters(VMS, nameprefix="web", managed=True, healthcheck="agent")
     jobs = walk.client.call("bulkDeployVirtualMachine", **call)["asyncjobs"]
     wait_for(lambda: all_done(fleet))
     armed = [place for _, place in places([Failpoint.CALL_COMMIT, *REPLACING, *OF_METHODS[method]])]

@@ -314,7 +314,7 @@ def test_silent_hosts_delay_no_pass_and_no_fencing(
     sweeps.until("Fencing")
     fleet.run(drivers=hypervisor, options=replace(OPTIONS, driver_timeout_s=600))
     assert sweeps.go() == ["Fenced"]
-    assert set(questions) == {("activity", 4.0), ("answer", 10.0)}
+    assert set(questions) == {("activity", 3.0), ("answer", 10.0)}
 
 
 def test_nothing_is_reset_or_fenced_while_most_hosts_of_a_cluster_are_silent(fleet: Fleet, sweeps: Sweeps) -> None:

@@ -185,7 +185,7 @@ def test_what_cannot_be_let_go_is_refused(fleet: Fleet, client: ApiClient) -> No
         ("createVMSnapshot", {"virtualmachineid": second.uuid}),
     ):
         client.call(command, **of)
-        assert "a job works on" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
+        assert "an unfinished job" in refused(client, "unmanageVirtualMachine", id=str(second.uuid)).errortext
         fleet.run()
         answer = refused(client, "unmanageVirtualMachine", id=str(second.uuid))
         assert (answer.errorcode, "snapshots (" in answer.errortext) == (431, True)

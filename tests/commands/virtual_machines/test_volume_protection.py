@@ -49,7 +49,7 @@ def test_a_volume_is_not_protected_behind_its_vms_end(made_with: tuple[Owned, st
     assert owned.done("attachVolume", id=own, virtualmachineid=owned.vm)["jobstatus"] == 1
     job = owned.call("destroyVirtualMachine", id=owned.vm, volumeids=own)
     failure = refused(owned.client, "updateVolume", id=volume, deleteprotection=True)
-    assert (failure.status, "a job works on the virtual machine" in failure.errortext) == (431, True)
+    assert (failure.status, "its virtual machine has an unfinished job" in failure.errortext) == (431, True)
     owned.poll(owned.call("updateVolume", id=own, deleteprotection=True))
     owned.again()
     assert owned.poll(job)["jobstatus"] == 1
