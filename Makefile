@@ -152,6 +152,7 @@ check: setup ## Format, lint, types, import contracts, generated files, the row 
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/python -m bulkdeploy.manage.generate --check
 	$(BIN)/python -m tests.compatibility.page --check
+	$(BIN)/python -m tests.marvin.results --check
 	$(BIN)/python -m pytest -q -p no:cacheprovider tests/architecture/test_migration_order.py
 	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
@@ -162,6 +163,7 @@ format: setup ## Format the code and mend what can be mended
 generate: setup ## Write the generated files anew
 	$(BIN)/python -m bulkdeploy.manage.generate
 	$(BIN)/python -m tests.compatibility.page
+	$(BIN)/python -m tests.marvin.results --write
 
 LOCK := uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --no-emit-index-url --no-annotate
 lock: ## Pin all dependencies anew, and those of the image; needs uv

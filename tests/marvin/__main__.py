@@ -26,7 +26,7 @@ from typing import BinaryIO
 from urllib.parse import urlsplit
 
 from tests.marvin.described_commands import described_commands
-from tests.marvin.results import Outcome, compare, read_outcomes, save, table, write_page
+from tests.marvin.results import PAGE, Outcome, compare, page, read_outcomes, save, table
 from tests.support.api.api_client import ApiClient
 from tests.support.processes.whole_service import WholeService, whole_service
 
@@ -171,7 +171,7 @@ def main() -> None:
     outcomes = dict(_run(Marvin(given.checkout.absolute(), given.python.absolute(), folder), files, given.zones))
     if given.save:
         save(outcomes)
-        write_page()
+        PAGE.write_text(page())
     sys.stdout.write(table(outcomes))
     differences = compare(outcomes, files)
     sys.stdout.write("".join(f"{line}\n" for line in differences))
