@@ -23,6 +23,9 @@ NAME_PART = re.compile(r"[A-Za-z][A-Za-z0-9-]{0,25}", re.ASCII)
 ALLOCATOR_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", re.ASCII)
 """The file name of an allocator program: never a path, so who can write its directory chooses what is run."""
 
+COMMAND_TIMEOUTS = re.compile(r"(\s*\w+\s*=\s*0*[1-9][0-9]{0,8}\s*(,(?=.)|$))*", re.ASCII)
+"""Entries such as ``StartCommand=300``, separated by commas."""
+
 DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
@@ -68,6 +71,7 @@ class Setting:
     names_vms: bool = False
     lists_cidrs: bool = False
     lists_allocators: bool = False
+    lists_timeouts: bool = False
     other_scopes: tuple[Scope, ...] = ()
     has_effect: bool = True
     parent: str | None = None
@@ -98,6 +102,9 @@ class Setting:
             names = value.split(",")
             good = len(set(names)) == len(names) and all(map(ALLOCATOR_NAME.fullmatch, names))
             return None if good else "must be builtin and names of programs, each once, separated by commas"
+        if self.lists_timeouts:
+            rule = "must be entries such as StartCommand=300, separated by commas. Validation failed"
+            return None if COMMAND_TIMEOUTS.fullmatch(value) else rule
         if self.names_vms:
             rule = "must be 1 to 26 letters, digits and hyphens, first a letter: VM names begin with it"
             return None if NAME_PART.fullmatch(value) else rule

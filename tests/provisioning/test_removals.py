@@ -9,7 +9,8 @@ from bulkdeploy.commands.registry import every_api
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.services.accounts.accounts import delete_accounts, deleted
+from bulkdeploy.services.accounts.accounts import delete_accounts, deleted, disable_account
+from bulkdeploy.services.accounts.authority import AccountParameters
 from tests.support.zones.fleet import Fleet
 
 REMOVAL = "SELECT * FROM async_jobs WHERE cmd LIKE '%DeleteAccountCmd'"
@@ -48,6 +49,23 @@ def test_the_job_ends_when_the_last_vm_is_gone(fleet: Fleet, *, begun: bool) -> 
     job = removal(fleet)
     assert (job.status, orjson.loads(job.result), job.result_code) == (JobStatus.SUCCEEDED, {"success": True}, 0)
     fleet.assert_nothing_held()
+
+
+def test_the_job_that_disables_an_account_ends_when_its_vms_are_stopped(fleet: Fleet) -> None:
+    """A client that waits for the job finds no VM of the account running. The job shows the account."""
+    deploy_for_acme(fleet)
+    fleet.run()
+    account = fleet.zone.rows("SELECT id, uuid FROM accounts WHERE name = 'acme'")[0]
+    requested = AccountParameters(EntityRef(Entity.ACCOUNT, account.id, account.uuid, "acme"))
+    fleet.change(disable_account, fleet.system.job_queue, fleet.caller, every_api(), requested, lock=False)
+    disabling = "SELECT * FROM async_jobs WHERE cmd LIKE '%DisableAccountCmd'"
+    fleet.sweeper().end_removals()
+    assert fleet.zone.rows(disabling)[0].status == JobStatus.IN_PROGRESS
+    fleet.run()
+    fleet.sweeper().end_removals()
+    (job,) = fleet.zone.rows(disabling)
+    assert (job.status, orjson.loads(job.result)["account"]["state"]) == (JobStatus.SUCCEEDED, "disabled")
+    assert fleet.zone.scalar("SELECT count(*) FROM virtual_machines WHERE state <> 'Stopped'") == 0
 
 
 def test_a_vm_that_slipped_in_is_found(fleet: Fleet) -> None:

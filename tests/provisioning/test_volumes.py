@@ -61,6 +61,7 @@ def test_volumes_of_their_own_outlive_their_vms(attached: tuple[Fleet, UUID, UUI
     fleet, one, other = attached
     fleet.assert_intact()
     fleet.run(fleet.make_job(DESTROY, fleet.vms()[0].id, expunge=True))
+    assert fleet.results()[-1] == {"virtualmachine": {}}
     assert fleet.vms()[0].removed is not None
     assert fleet.volumes() == {one, other}
     rows = fleet.zone.rows("SELECT uuid, vm_id, device_id, attached, state FROM volumes WHERE removed IS NULL")

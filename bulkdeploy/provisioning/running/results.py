@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 from sqlalchemy import Connection
 
+from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.provisioning.job_kind import JobResult
 from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
@@ -61,7 +62,10 @@ NAMED = {
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
-    """Return the result that the kind of each job declares, by job id. A deleted object gives a plain success."""
+    """Return the result that the kind of each job declares, by job id. A deleted object gives a plain success.
+
+    A VM that was expunged is shown without any field, as in CloudStack.
+    """
     shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:
         result = job_kinds()[job.kind].result
@@ -77,6 +81,8 @@ def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[i
         for job_id, instance_id in instances.items():
             if instance_id in rows:
                 row = rows[instance_id]
+                if row.get("state") == VmState.EXPUNGING.value:
+                    row = {}
                 if result is JobResult.VIRTUAL_MACHINE and instance_id in passwords:
                     row = {**row, ENCRYPTED_PASSWORD: passwords[instance_id].decode()}
                 results[job_id] = object_result(result.value, row)

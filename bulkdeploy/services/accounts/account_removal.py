@@ -1,7 +1,8 @@
 """The effects of deleting accounts, domains and projects on their objects, and of disabling them on VMs."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from sqlalchemy import Connection
 
@@ -11,10 +12,16 @@ from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import expunge_in_any_state
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.jobs.done_jobs import done_with_success
+from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.sending import submit_jobs
-from bulkdeploy.store.accounts.account_removal import insert_removal_job, lock_vms_of_accounts, remove_accounts
+from bulkdeploy.store.accounts.account_removal import (
+    insert_removal_job,
+    insert_stopping_job,
+    lock_vms_of_accounts,
+    remove_accounts,
+)
 from bulkdeploy.store.jobs.done_jobs import Instance
+from bulkdeploy.store.jobs.job_results import object_result
 from bulkdeploy.store.ledger.volume_removal import destroy_volumes_of_accounts
 
 RUNNING = (VmState.RUNNING.value, VmState.STARTING.value)
@@ -60,8 +67,10 @@ def removal_job(
     return JobTicket(str(insert_removal_job(connection, caller, cmd, instance, removed.ids)))
 
 
-def stop_vms(connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]) -> None:
-    """Create jobs that stop all running VMs of these accounts."""
+def stop_vms(
+    connection: Connection, job_queue: JobQueue, caller: Caller, account_ids: Sequence[int]
+) -> list[JobTicket]:
+    """Create jobs that stop all running VMs of these accounts, and return the tickets of the jobs."""
     jobs = [
         STOP.new_job(
             Instance(STOP.instance_type, vm.id, vm.uuid),
@@ -73,5 +82,23 @@ def stop_vms(connection: Connection, job_queue: JobQueue, caller: Caller, accoun
         )
         for vm in lock_vms_of_accounts(connection, account_ids, RUNNING)
     ]
-    if jobs:
-        submit_jobs(connection, job_queue, jobs)
+    return submit_jobs(connection, job_queue, jobs) if jobs else []
+
+
+def stopping_job(
+    connection: Connection,
+    caller: Caller,
+    cmd: str,
+    instance: Instance,
+    shown: tuple[str, Mapping[str, Any]],
+    stops: Sequence[JobTicket],
+) -> JobTicket:
+    """Return the job of a call that disabled an account or suspended a project.
+
+    The job ends when the jobs ``stops`` have ended. Without ``stops`` it has already succeeded. ``shown`` is the
+    key and the object of its result.
+    """
+    if not stops:
+        return done_with_object(connection, caller, cmd, *shown, instance)
+    uuids = [stop.job_uuid for stop in stops]
+    return JobTicket(str(insert_stopping_job(connection, caller, cmd, instance, uuids, object_result(*shown))))

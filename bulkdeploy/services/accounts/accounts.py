@@ -23,14 +23,19 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.accounts.account_removal import RemovedAccounts, removal_job, remove, stop_vms
+from bulkdeploy.services.accounts.account_removal import (
+    RemovedAccounts,
+    removal_job,
+    remove,
+    stop_vms,
+    stopping_job,
+)
 from bulkdeploy.services.accounts.authority import (
     AccountParameters,
     lock_administered,
     lock_all_administered,
     require_rights,
 )
-from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import given_refs, unique_name
 from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.accounts import accounts, roles
@@ -154,10 +159,10 @@ def disable_account(
     *,
     lock: bool,
 ) -> JobTicket:
-    """Disable or only lock an account, and return the job of the call, which has already ended.
+    """Disable or only lock an account, and return the job of the call.
 
-    If the account is disabled, a separate job stops each of its VMs. If ``lock`` is true, the account is locked and
-    its VMs keep running.
+    If the account is disabled, a separate job stops each of its VMs, and the job of the call ends after these. If
+    ``lock`` is true, the account is locked, its VMs keep running, and the job has already ended.
 
     Raises:
         InvalidParameter: it is the default admin's account or the caller's own.
@@ -166,12 +171,11 @@ def disable_account(
     state = AccountState.LOCKED if lock else AccountState.DISABLED
     owner, row = lock_administered(connection, caller, requested, apis)
     _write_state(connection, caller, owner, row, state)
-    if not lock:
-        stop_vms(connection, job_queue, caller, [row.id])
+    stops = [] if lock else stop_vms(connection, job_queue, caller, [row.id])
     answer = accounts.read_account(connection, caller, row.id)
     cmd = COMMAND_CLASS.format("DisableAccountCmd")
     instance = Instance("Account", row.id, row.uuid)
-    return done_with_object(connection, caller, cmd, "account", answer, instance)
+    return stopping_job(connection, caller, cmd, instance, ("account", answer), stops)
 
 
 def delete_accounts(

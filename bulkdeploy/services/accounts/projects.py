@@ -25,7 +25,13 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.queue.job_queue import JobQueue
-from bulkdeploy.services.accounts.account_removal import RemovedAccounts, removal_job, remove, stop_vms
+from bulkdeploy.services.accounts.account_removal import (
+    RemovedAccounts,
+    removal_job,
+    remove,
+    stop_vms,
+    stopping_job,
+)
 from bulkdeploy.services.accounts.authority import check_name
 from bulkdeploy.services.accounts.resource_limits import check_project_limits
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
@@ -225,7 +231,7 @@ def set_state(
 ) -> JobTicket:
     """Activate or suspend a project.
 
-    Nothing can be created in a suspended project, and jobs stop its VMs.
+    Nothing can be created in a suspended project, and jobs stop its VMs. The job of the call ends after these.
 
     Raises:
         InvalidParameter: the project was deleted.
@@ -238,9 +244,11 @@ def set_state(
     update_account(connection, project.account_id, {"state": state.value})
     event = EventType.PROJECT_ACTIVATE if active else EventType.PROJECT_SUSPEND
     record_event(connection, caller, event, f"project {project.name} is now {ACTIVE if active else SUSPENDED}")
-    if not active:
-        stop_vms(connection, job_queue, caller, [project.account_id])
-    return _done(connection, caller, project.id, "ActivateProject" if active else "SuspendProject")
+    stops = [] if active else stop_vms(connection, job_queue, caller, [project.account_id])
+    cmd = CLASS.format("ActivateProject" if active else "SuspendProject")
+    row = projects.read_project(connection, project.id)
+    instance = Instance("Project", project.id, row["id"])
+    return stopping_job(connection, caller, cmd, instance, ("project", row), stops)
 
 
 def delete_projects(

@@ -5,7 +5,7 @@ hypervisors: each gets a job that expunges it, and what a race leaves behind the
 removed owner (``store.jobs.job_sweeping``).
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -108,6 +108,24 @@ def insert_removal_job(
 
     No worker runs this job. ``end_removal_jobs`` ends it when the VMs of these accounts are deleted.
     """
+    return _insert_waiting_job(connection, caller, cmd, instance, {"accounts": list(account_ids)})
+
+
+def insert_stopping_job(
+    connection: Connection, caller: Caller, cmd: str, instance: Instance, stop_jobs: Sequence[str], result: str
+) -> UUID:
+    """Insert a job that represents a call which created ``stop_jobs``, and return its uuid.
+
+    No worker runs this job. ``end_removal_jobs`` ends it with ``result`` when the jobs with the uuids
+    ``stop_jobs`` have ended, whether they succeeded or not.
+    """
+    waits = {"stop_jobs": list(stop_jobs), "result": result}
+    return _insert_waiting_job(connection, caller, cmd, instance, waits)
+
+
+def _insert_waiting_job(
+    connection: Connection, caller: Caller, cmd: str, instance: Instance, params: Mapping[str, Any]
+) -> UUID:
     made = insert(async_jobs).values(
         kind=cmd,
         cmd=cmd,
@@ -119,7 +137,7 @@ def insert_removal_job(
         phase=JobPhase.WAITING,
         # One attempt: passes that look for jobs which never began leave it alone.
         attempts=1,
-        params={"accounts": list(account_ids)},
+        params=params,
         created=func.now(),
     )
     uuid: UUID = connection.execute(made.returning(async_jobs.c.uuid)).scalar_one()
@@ -129,12 +147,16 @@ def insert_removal_job(
 _END = text(
     "WITH waiting AS (SELECT j.id, j.created < now() - make_interval(mins => :minutes) AS late,"
     "   EXISTS (SELECT FROM virtual_machines v WHERE v.removed IS NULL AND v.account_id IN"
-    "     (SELECT CAST(jsonb_array_elements_text(j.params -> 'accounts') AS bigint))) AS held"
-    "   FROM async_jobs j WHERE j.status = 0 AND j.phase = 'waiting' AND j.params -> 'accounts' IS NOT NULL"
+    "     (SELECT CAST(jsonb_array_elements_text(j.params -> 'accounts') AS bigint)))"
+    "   OR EXISTS (SELECT FROM async_jobs s WHERE s.status = 0 AND s.uuid IN"
+    "     (SELECT CAST(jsonb_array_elements_text(j.params -> 'stop_jobs') AS uuid))) AS held"
+    "   FROM async_jobs j WHERE j.status = 0 AND j.phase = 'waiting'"
+    "     AND (j.params -> 'accounts' IS NOT NULL OR j.params -> 'stop_jobs' IS NOT NULL)"
     "   ORDER BY j.id FOR UPDATE OF j SKIP LOCKED)"
     " UPDATE async_jobs j SET status = CASE WHEN held THEN 2 ELSE 1 END, phase = 'done', completed = now(),"
     "   result_code = CASE WHEN held THEN :failed ELSE 0 END,"
-    "   result = CASE WHEN held THEN :failure ELSE :success END"
+    "   result = CASE WHEN NOT held THEN coalesce(j.params ->> 'result', :success)"
+    "     WHEN j.params -> 'accounts' IS NULL THEN :not_stopped ELSE :failure END"
     " FROM waiting w WHERE j.id = w.id AND (late OR NOT held)"
 )
 _LATE = {
@@ -142,14 +164,23 @@ _LATE = {
     "errortext": "The account is deleted, but some of its virtual machines are not removed from their hosts yet; "
     "that is tried until it succeeds",
 }
+_NOT_STOPPED = {
+    "errorcode": FAILED_RESULT_CODE,
+    "errortext": "Some virtual machines are not stopped yet; their jobs continue",
+}
 
 
 def end_removal_jobs(connection: Connection, *, minutes: int) -> int:
-    """End the jobs of calls that removed accounts: done when no VM is left, failed after ``minutes``; how many."""
+    """End the jobs of calls that removed accounts or stopped the VMs of accounts, and return their number.
+
+    The job of a removal succeeds when no VM is left, and the job of a call that stops VMs when their jobs have
+    ended. A job fails if this takes longer than ``minutes``.
+    """
     values = {
         "minutes": minutes,
         "failed": FAILED_RESULT_CODE,
         "failure": orjson.dumps(_LATE).decode(),
+        "not_stopped": orjson.dumps(_NOT_STOPPED).decode(),
         "success": SUCCESS_RESULT,
     }
     return connection.execute(_END, values).rowcount

@@ -32,6 +32,7 @@ def _setting_without_effect(row: Mapping[str, str]) -> Setting:
         row["category"],
         scopes[0] if scopes else Scope.GLOBAL,
         other_scopes=tuple(scopes[1:]),
+        lists_timeouts=row["name"] == "commands.timeout",
         has_effect=False,
         parent=row["parent"] or None,
     )

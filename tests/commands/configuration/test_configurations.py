@@ -216,6 +216,9 @@ def test_settings_without_effect_are_kept_for_tools_that_set_them(fresh_world: W
     assert row["description"].startswith("Has no effect here.")
     assert "network.gc.wait" not in fresh_world.names("listConfigurations", pagesize="-1")
     assert "must be a whole number" in refusal(fresh_world, "network.gc.wait", "soon").errortext
+    assert set_value(fresh_world, "commands.timeout", "StartCommand=60, StopCommand = 90")["name"]
+    for wrong in ("StartCommand: 1", "StartCommand=0", "=5", "StartCommand=60,"):
+        assert "such as StartCommand=300" in refusal(fresh_world, "commands.timeout", wrong).errortext
     assert "is not stored" in refusal(fresh_world, "alert.smtp.password", "secret").errortext
     zone = fresh_world.id_of("zones", "small")
     assert set_value(fresh_world, "guest.domain.suffix", "example.org", zoneid=zone)["value"] == "example.org"
