@@ -72,10 +72,12 @@ class _Fleet:
             (body,) = json.loads(answer.body).values()
             self.deployment = body["asyncjobs"][0]["deploymentid"]
         seconds = self._wait(step) - began
-        cpu_ms = 1000 * sum(self.meter.stop().values()) / step.count
+        cpu = {part: 1000 * used / step.count for part, used in sorted(self.meter.stop().items())}
+        say(f"{step.name}: CPU ms per VM: {', '.join(f'{part} {ms:.3f}' for part, ms in cpu.items())}")
         self.bench.audit()
         yield line(ROW, f"{step.name}: the call", step.count, [answer.ms])
-        yield line(ROW, f"{step.name}: until done", step.count, [seconds], unit="s", cpu_ms_per_vm=cpu_ms)
+        total = sum(cpu.values())
+        yield line(ROW, f"{step.name}: until done", step.count, [seconds], unit="s", cpu_ms_per_vm=total)
 
     def _wait(self, step: _Step) -> float:
         """Return the time at which the call was seen to be done."""

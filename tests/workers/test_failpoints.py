@@ -282,6 +282,9 @@ def test_a_replacement_replaces_each_vm_once_whoever_dies(walk: Walk, start: Sta
         "UPDATE templates t SET hypervisor = d.hypervisor FROM templates d"
         " WHERE d.name = 'Debian 12' AND t.name = 'Any hypervisor'"
     )
+    # A template that wants another host tag is placed anew.
+    zone.change("UPDATE hosts SET tags = tags || '{fresh}'")
+    zone.change("UPDATE templates SET template_tag = 'fresh' WHERE name = 'Any hypervisor'")
     start_reborn(start, "worker", "sweeper")
     call = zone.bulk_parameters(VMS, nameprefix="web", managed=True, healthcheck="agent")
     jobs = walk.client.call("bulkDeployVirtualMachine", **call)["asyncjobs"]

@@ -15,20 +15,43 @@ from bulkdeploy.store.ledger.ledger import release_pools_of
 class NewRootDisk:
     """The differences between a VM's new root volume and the old one. None means no difference.
 
-    A new root volume without differences takes over the storage claim of the old one. Otherwise placement chooses a
-    pool.
+    Attributes:
+        template_id, size_bytes, disk_offering_id: what differs.
+        is_placed_anew: whether placement must choose the host and the pool. Otherwise the VM keeps its host,
+            and the new root volume takes over the storage claim of the old one.
     """
 
-    template_id: int | None = None
-    size_bytes: int | None = None
-    disk_offering_id: int | None = None
-
-    @property
-    def is_placed_anew(self) -> bool:
-        """Return whether anything differs, so that placement must choose a pool."""
-        return (self.template_id, self.size_bytes, self.disk_offering_id) != (None, None, None)
+    template_id: int | None
+    size_bytes: int | None
+    disk_offering_id: int | None
+    is_placed_anew: bool
 
 
+def read_new_root_disk(
+    connection: Connection,
+    vm_id: int,
+    *,
+    template_id: int | None = None,
+    size_bytes: int | None = None,
+    disk_offering_id: int | None = None,
+) -> NewRootDisk:
+    """Return the new root disk of a VM with these differences.
+
+    Another size or disk offering is placed anew. Another template is placed anew only if it wants a host tag that
+    the present template does not want, because placement asks nothing else of a template of the same hypervisor.
+    """
+    is_placed_anew = (size_bytes, disk_offering_id) != (None, None)
+    if template_id is not None and not is_placed_anew:
+        wanted = {"vm": vm_id, "template": template_id}
+        is_placed_anew = connection.execute(_WANTS_ANOTHER_TAG, wanted).scalar_one()
+    return NewRootDisk(template_id, size_bytes, disk_offering_id, is_placed_anew)
+
+
+_WANTS_ANOTHER_TAG = text(
+    "SELECT new.template_tag IS NOT NULL AND new.template_tag IS DISTINCT FROM present.template_tag"
+    " FROM virtual_machines v JOIN templates present ON present.id = v.template_id, templates new"
+    " WHERE v.id = :vm AND new.id = :template"
+)
 _OLD = text(
     "SELECT id, uuid, account_id, size_bytes FROM volumes"
     " WHERE vm_id = :vm AND volume_type = 'ROOT' AND removed IS NULL"

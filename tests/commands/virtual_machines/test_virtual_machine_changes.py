@@ -558,10 +558,18 @@ def test_a_lost_disk_is_made_anew_by_a_restore_alone(owned: Fleet, acme: ApiClie
 
 
 def test_a_restore_takes_another_template(owned: Fleet, acme: ApiClient) -> None:
-    """The VM is of that template then; one that does not fit is refused by name."""
+    """The VM is of that template then and keeps its host and pool; one that does not fit is refused by name."""
     other = owned.zone.id_of("templates", "Any hypervisor")
+    where = (
+        "SELECT v.host_id || '/' || d.pool_id FROM virtual_machines v"
+        " JOIN volumes d ON d.vm_id = v.id AND d.removed IS NULL"
+    )
+    before = owned.zone.scalar(where)
+    # A host that takes no more VMs keeps those that it has.
+    owned.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
     job = _restore(owned, acme, templateid=other)
     assert job["jobresult"]["virtualmachine"]["templateid"] == other
+    assert owned.zone.scalar(where) == before
     debian = owned.zone.id_of("templates", "Debian 12")
     owned.zone.change("UPDATE templates SET hypervisor = 'VMware' WHERE name = 'Debian 12'")
     failure = refused(acme, "restoreVirtualMachine", virtualmachineid=_vm(owned), templateid=debian)

@@ -1,7 +1,8 @@
 """The job that restores a VM: it deletes the root disk and creates a new one in its place.
 
-A new root volume with another template, size or disk offering gets its place from placement: where the VM was, if
-that suits it, or elsewhere. A VM that ran is started again; if no host suits it by then, nothing is removed.
+A new root volume with another size or disk offering, or with a template that wants another host tag, gets its place
+from placement: where the VM was, if that suits it, or elsewhere. A VM that ran is started again; if no host suits
+it by then, nothing is removed.
 """
 
 from collections.abc import Sequence
@@ -33,7 +34,7 @@ from bulkdeploy.scheduling.place import NoPlace, Place, plan_stopped_vm
 from bulkdeploy.scheduling.replace import find_other_place, replace_place
 from bulkdeploy.store.database.engine import read_only, run_transaction
 from bulkdeploy.store.ledger.release import release_hosts
-from bulkdeploy.store.ledger.root_volumes import NewRootDisk, replace_root_volume
+from bulkdeploy.store.ledger.root_volumes import NewRootDisk, read_new_root_disk, replace_root_volume
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import root_volume_of
 
 RESTORE_COMMIT = "restore.commit"
@@ -47,7 +48,7 @@ VM got no place for its new disk after that."""
 
 
 class RestoreVirtualMachine(VmSteps):
-    """The steps of restoring a VM. Params: the fields of ``NewRootDisk`` that differ from the old disk.
+    """The steps of restoring a VM. Params: the differences of ``NewRootDisk`` from the old disk.
 
     If the old disk cannot be removed, the job fails, and a VM that ran before is started again unchanged.
     """
@@ -58,7 +59,9 @@ class RestoreVirtualMachine(VmSteps):
 
     @override
     def run(self, work: Assignment) -> Outcome:
-        new = NewRootDisk(**work.job.params)
+        with read_only(self.tools.engine) as connection:
+            new = read_new_root_disk(connection, work.vm_id, **work.job.params)
+            root = root_volume_of(connection, work.vm_id)
         runs = work.state is VmState.STARTING
         if REMOVED not in work.job.progress:
             if runs and new.is_placed_anew and FITS not in work.job.progress:
@@ -67,8 +70,6 @@ class RestoreVirtualMachine(VmSteps):
                 if isinstance(checked, NoPlace):
                     return self._no_place(work, checked.why, STILL_RUNNING)
                 work = checked
-            with read_only(self.tools.engine) as connection:
-                root = root_volume_of(connection, work.vm_id)
             failure = None if root is None else self.tools.calls.remove_volume(work, root)
             if failure is not None:
                 return self._not_restored(work, failure)
