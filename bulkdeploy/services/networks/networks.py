@@ -36,6 +36,9 @@ from bulkdeploy.store.rows.listing import Paging
 from bulkdeploy.store.rows.live_rows import change_rows, columns_of, remove_rows
 
 NOUN = "network"
+SHARED_STATE = "Setup"
+"""The state of shared networks, which are in use from the beginning."""
+
 NEVER_EMPTY = ("name", "displaytext", "networkdomain")
 COMMANDS = "org.apache.cloudstack.api.command.user.network"
 
@@ -98,10 +101,12 @@ def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
     """Record the restart of a network as an event. Nothing else happens, because no appliance serves the network.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: it was deleted, or no VM has a NIC in it and the network is not shared.
         PermissionDenied: it is not the caller's to touch.
     """
     row, owner = lock_own(connection, caller, ref, NOUN)
+    if row.state != SHARED_STATE and ref.id not in store.users_of(connection, [ref.id]):
+        raise InvalidParameter("id", str(ref.uuid), "no virtual machine has a nic in the network")
     text = f"restarted network {row.name}: nothing serves it, so there was nothing to do"
     record_event(connection, caller, EventType.NETWORK_RESTART, text, _about(ref), owner)
     return done_with_success(connection, caller, f"{COMMANDS}.RestartNetworkCmd", _about(ref))

@@ -159,6 +159,14 @@ def test_a_network_is_renamed_and_restarted(owned_world: World) -> None:
         "before",
         "guests.example",
     )
+    assert "no virtual machine has a nic" in refusal(world, "restartNetwork", USER, id=made["id"]).errortext
+    deployed_vm(world, "in-renamed-network")
+    world.change(
+        "INSERT INTO nics (vm_id, network_id, mac_address, device_id, is_default)"
+        " SELECT v.id, n.id, '02:00:00:00:00:09', 9, false FROM networks n, virtual_machines v WHERE n.uuid = :id"
+        " ORDER BY v.id LIMIT 1",
+        id=made["id"],
+    )
     assert change(world, "restartNetwork", USER, id=made["id"], cleanup="true") == {"success": True}
     assert refusal(world, "restartNetwork", USER, id=made["id"], makeredundant="true").status == 431
     for command in ("updateNetwork", "restartNetwork"):
