@@ -9,12 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
+from tests.support.processes.deaths import Died
 
 PATIENCE_S = 120.0
-
-
-class Death(BaseException):
-    """The end of a thread."""
 
 
 @given(
@@ -43,7 +40,7 @@ def test_each_request_is_served_once(
     assert joined.waiting == 0
 
 
-@pytest.mark.parametrize("end", [Death, ValueError])
+@pytest.mark.parametrize("end", [Died, ValueError])
 def test_a_leader_that_ends_stalls_nobody(end: type[BaseException]) -> None:
     """The leader raises, those whose requests it took are told, and those that came later are served."""
     first_began, second_began, may_end = Event(), Event(), Event()

@@ -6,10 +6,10 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import Step
-from bulkdeploy.processes.failpoints import arm
 from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE
 from bulkdeploy.provisioning.kinds.virtual_machines.scale_virtual_machine import SCALE, SCALE_COMMIT
 from tests.support.hypervisors.blocking_drivers import GatedDriver
+from tests.support.processes.deaths import dies_at
 from tests.support.zones.fleet import Fleet, OneDriver
 
 
@@ -98,17 +98,11 @@ def test_an_error_takes_nothing_from_what_a_job_noted(fleet: Fleet) -> None:
     fleet.deploy(1)
     fleet.run()
     before = fleet.vms()[0]
-
-    def fail_once(place: str) -> None:
-        if place == f"{SCALE_COMMIT}.after":
-            arm(None)
-            raise ConnectionError("the database went away")
-
     fleet.fault(Step.SCALE, remaining=1)
     sizes = {"service_offering_id": fleet.id_of("service_offerings", "Custom"), "cpu_mhz": before.cpu_mhz}
     job = fleet.make_job(SCALE, before.id, **sizes, cpu_number=2, memory_mib=1024, details={"cpuNumber": "2"})
-    arm(fail_once)
-    fleet.run(job)
+    with dies_at(f"{SCALE_COMMIT}.after", end=ConnectionError):
+        fleet.run(job)
     assert (fleet.job(job).phase, fleet.vms()[0].cpu_number) == ("waiting", 2)
     fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
     fleet.run(job)

@@ -12,7 +12,7 @@ from bulkdeploy.domain.errors import InsufficientCapacity
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import EVACUATE_HOST_COMMIT
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE_COMMIT
@@ -24,6 +24,7 @@ from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.hypervisors.drivers import always
+from tests.support.processes.deaths import dies_at
 from tests.support.runs.properties import examples
 from tests.support.zones.fleet import Fleet
 
@@ -127,19 +128,8 @@ class Evacuations(RuleBasedStateMachine):
     @rule(place=st.none() | st.sampled_from(PLACES), passes=st.integers(0, 2))
     def run(self, place: str | None, passes: int) -> None:
         """Workers run what there is; one may die at a place, after so many have passed there."""
-        left = [passes]
-
-        def die(passed: str) -> None:
-            if passed == place:
-                left[0] -= 1
-                if left[0] < 0:
-                    raise LeaseLost("this worker is dead")
-
-        arm(die)
-        try:
+        with dies_at(place, passes=passes, times=None, end=LeaseLost):
             self._go_on()
-        finally:
-            arm(None)
         self._restore_capacity()
 
     @rule(host=st.sampled_from(HOSTS))

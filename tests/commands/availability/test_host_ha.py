@@ -9,7 +9,6 @@ import pytest
 
 from bulkdeploy.drivers.driver import DriverError
 from bulkdeploy.drivers.simulator.control import break_controller, cut_off, join_again, repair_controller
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.power_calls import PowerCalls
 from bulkdeploy.provisioning.watches.host_ha import HostHa
@@ -19,6 +18,7 @@ from tests.commands.availability.controlled_hosts import Unfenced, alerts, enabl
 from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _on, host
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import dies_at
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 __all__ = ["host", "hypervisor", "system"]
@@ -103,6 +103,24 @@ def transitions(client: ApiClient, host: str) -> list[str]:
     """The transitions of the host."""
     rows = client.call("listSimulatorHAStateTransitions", hostid=host)["hastatetransition"]
     return [f"{row['prevhastate']} {row['event']} {row['hastate']}" for row in rows]
+
+
+def assert_stays_fencing(fleet: Fleet, host: str, sweeps: Sweeps, hypervisor: OneDriver) -> None:
+    """However often its one job is tried, the host is Fencing, and all VMs stay on it."""
+    for _ in range(3):
+        fleet.run(drivers=hypervisor)
+        fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
+        assert sweeps.go() == ["Fencing"]
+    assert (len(evacuations(fleet)), _on(fleet, host)) == (1, VMS)
+
+
+def assert_is_fenced(fleet: Fleet, client: ApiClient, host: str, sweeps: Sweeps, hypervisor: OneDriver) -> None:
+    """The job of the host fences it, and each VM runs once, elsewhere."""
+    fleet.run(drivers=hypervisor)
+    assert sweeps.go() == ["Fenced"]
+    _finish(fleet, client, str(evacuations(fleet)[0].uuid))
+    assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)
+    fleet.assert_intact()
 
 
 def test_host_ha_is_configured_and_shown(fleet: Fleet, client: ApiClient, host: str, sweeps: Sweeps) -> None:
@@ -203,18 +221,10 @@ def test_nothing_starts_while_the_controller_is_silent(
     fleet.control.execute("UPDATE simulator.guests SET power = 'Stopped' WHERE host_uuid = %s", [host])
     break_controller(fleet.control, HOST)
     sweeps.until("Fencing")
-    for _ in range(3):
-        fleet.run(drivers=hypervisor)
-        fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
-        assert sweeps.go() == ["Fencing"]
-    assert (len(evacuations(fleet)), _on(fleet, host)) == (1, VMS)
+    assert_stays_fencing(fleet, host, sweeps, hypervisor)
     assert sum("could not be fenced" in text for _, text in alerts(client)) == 1
     repair_controller(fleet.control, HOST)
-    fleet.run(drivers=hypervisor)
-    assert sweeps.go() == ["Fenced"]
-    _finish(fleet, client, str(evacuations(fleet)[0].uuid))
-    assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)
-    fleet.assert_intact()
+    assert_is_fenced(fleet, client, host, sweeps, hypervisor)
 
 
 def test_nothing_starts_before_the_hypervisor_knows_that_the_host_is_off(
@@ -235,17 +245,9 @@ def test_nothing_starts_before_the_hypervisor_knows_that_the_host_is_off(
     with monkeypatch.context() as patch:
         patch.setattr(Unfenced, "declare_off", refuse)
         sweeps.until("Fencing")
-        for _ in range(2):
-            fleet.run(drivers=hypervisor)
-            fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
-            assert sweeps.go() == ["Fencing"]
-    assert (len(evacuations(fleet)), _on(fleet, host)) == (1, VMS)
+        assert_stays_fencing(fleet, host, sweeps, hypervisor)
     assert sum("could not be fenced" in text and "the cluster is busy" in text for _, text in alerts(client)) == 1
-    fleet.run(drivers=hypervisor)
-    assert sweeps.go() == ["Fenced"]
-    _finish(fleet, client, str(evacuations(fleet)[0].uuid))
-    assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)
-    fleet.assert_intact()
+    assert_is_fenced(fleet, client, host, sweeps, hypervisor)
 
 
 def test_guests_may_write_while_jobs_on_their_vms_wait_for_the_silent_host(
@@ -349,14 +351,7 @@ def test_each_vm_starts_once_wherever_fencing_is_interrupted(
     fleet.set_value("kvm.ha.recover.failure.threshold", 0)
     cut_off(fleet.control, HOST)
     fleet.control.execute("UPDATE simulator.guests SET power = 'Stopped' WHERE host_uuid = %s", [host])
-    deaths = iter([True, True])
-
-    def die(at: str) -> None:
-        if at == place and next(deaths, False):
-            raise ConnectionAbortedError(place)
-
-    failpoints.arm(die)
-    try:
+    with dies_at(place, times=2, end=ConnectionAbortedError) as died:
         for _ in range(12):
             try:
                 sweeps.go()
@@ -368,9 +363,7 @@ def test_each_vm_starts_once_wherever_fencing_is_interrupted(
                 "UPDATE async_jobs SET lease_until = now() - interval '1 hour' WHERE phase = 'running'"
             )
             fleet.sweeper().requeue_dropped()
-    finally:
-        failpoints.arm(None)
-    assert next(deaths, None) is None, "the place was not passed"
+    assert died == [place, place]
     assert state(fleet) == "Fenced"
     assert len(evacuations(fleet)) <= 3
     assert (len(fleet.guests()), _on(fleet, host)) == (VMS, 0)

@@ -5,7 +5,6 @@ from typing import Any
 import pytest
 
 from bulkdeploy.drivers.simulator.control import break_controller, cut_off, repair_controller
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.power_calls import PowerCalls
 from bulkdeploy.provisioning.watches.power_watch import PowerWatch
@@ -15,6 +14,7 @@ from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _o
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
 from tests.support.power.redfish_servers import PASSWORD, USER, Server, redfish
+from tests.support.processes.deaths import dies_at
 from tests.support.zones.fleet import Fleet, OneDriver
 
 __all__ = ["host", "hypervisor", "system"]
@@ -197,16 +197,8 @@ def test_a_reset_is_requested_once(fleet: Fleet, client: ApiClient, host: str) -
 
 def _die_at(place: str, fleet: Fleet, drivers: OneDriver | None = None) -> None:
     """Run all jobs, and let the first one that comes to a place end there; its lease is over afterwards."""
-
-    def die(at: str) -> None:
-        if at == place:
-            raise RuntimeError(place)
-
-    failpoints.arm(die)
-    try:
+    with dies_at(place, times=None, end=RuntimeError):
         fleet.run(drivers=drivers)
-    finally:
-        failpoints.arm(None)
     fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
 
 

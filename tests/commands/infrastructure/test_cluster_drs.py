@@ -5,19 +5,15 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import ClusterDrs
 from tests.commands.infrastructure.test_balance import EVEN, MOVES, VMS, _finish, _vms_by_host, skewed
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet
 
 __all__ = ["skewed"]
-
-
-class ProcessEnds(BaseException):
-    """The sweeper process dies."""
 
 
 def cluster_of(fleet: Fleet) -> str:
@@ -91,23 +87,13 @@ def test_enabled_clusters_are_balanced_once_an_interval(skewed: Fleet, client: A
     assert plans(skewed, client) == []
     setting = {"clusterid": cluster_of(skewed), "name": "drs.automatic.enable", "value": "true"}
     client.call("updateConfiguration", **setting)
-    died: list[str] = []
-
-    def die(at: str) -> None:
-        if at == f"{Failpoint.SWEEP_BALANCE}.{place}" and not died:
-            died.append(at)
-            raise ProcessEnds
-
-    failpoints.arm(die)
-    try:
-        with pytest.raises(ProcessEnds):
+    with dies_at(f"{Failpoint.SWEEP_BALANCE}.{place}"):
+        with pytest.raises(Died):
             drs.balance_clusters()
         with ThreadPoolExecutor(3) as pool:
             list(pool.map(lambda _: drs.balance_clusters(), range(6)))
-    finally:
-        failpoints.arm(None)
     (plan,) = plans(skewed, client)
-    assert (plan["type"], died != []) == ("AUTOMATED", True)
+    assert plan["type"] == "AUTOMATED"
     _finish(skewed, client, plan["id"])
     drs.balance_clusters()
     assert (len(plans(skewed, client)), _vms_by_host(skewed)) == (1, EVEN)

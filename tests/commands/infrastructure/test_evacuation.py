@@ -21,6 +21,7 @@ from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _l
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
 from tests.support.hypervisors.drivers import always
+from tests.support.processes.deaths import dies_at
 from tests.support.zones.fleet import Fleet
 
 __all__ = ["host"]
@@ -250,16 +251,8 @@ def _request_move(fleet: Fleet, client: ApiClient, call: str, vm: str) -> None:
 
 def _run_until(fleet: Fleet, place: str | None) -> None:
     """Run what there is; a worker that passes ``place`` is dead."""
-
-    def die(passed: str) -> None:
-        if passed == place:
-            raise LeaseLost("this worker is dead")
-
-    arm(die)
-    try:
+    with dies_at(place, times=None, end=LeaseLost):
         fleet.run()
-    finally:
-        arm(None)
 
 
 def test_a_host_is_not_reconnected_while_it_is_evacuated(fleet: Fleet, client: ApiClient, host: str) -> None:

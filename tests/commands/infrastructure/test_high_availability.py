@@ -9,7 +9,6 @@ from bulkdeploy.drivers.abilities import Ability
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.watches.host_watch import HostWatch
 from bulkdeploy.services.auditing.audit import audit
@@ -21,6 +20,7 @@ from tests.commands.infrastructure.test_host_maintenance import VMS, _finish, _o
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
 from tests.support.hypervisors.drivers import always
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet, OneDriver
 
 __all__ = ["host"]
@@ -146,18 +146,8 @@ def test_a_sweeper_that_dies_at_the_evacuation_makes_one(
     """Before the commit the next pass makes it; after it there is one."""
     del client, host
     offer_ha(fleet)
-
-    def die(place: str) -> None:
-        if place == f"{Failpoint.SWEEP_EVACUATIONS}.{moment}":
-            failpoints.arm(None)
-            raise SystemExit(place)
-
-    failpoints.arm(die)
-    try:
-        with pytest.raises(SystemExit):
-            fall_silent(fleet, watch, "a-1-1")
-    finally:
-        failpoints.arm(None)
+    with dies_at(f"{Failpoint.SWEEP_EVACUATIONS}.{moment}"), pytest.raises(Died):
+        fall_silent(fleet, watch, "a-1-1")
     watch.watch_hosts()
     assert len(evacuations(fleet)) == 1
 

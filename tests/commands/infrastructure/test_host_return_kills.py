@@ -1,13 +1,10 @@
 """Workers, sweepers and API processes die while a host that cannot be fenced is evacuated, and while it returns."""
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import pytest
 
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
-from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import EVACUATE_HOST_COMMIT
 from bulkdeploy.provisioning.outcome import LeaseLost
 from bulkdeploy.provisioning.watches.host_watch import HostWatch
@@ -17,6 +14,7 @@ from tests.commands.infrastructure.test_host_return import driver, dying, record
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
 from tests.support.hypervisors.recorded_simulator import RecordedSimulator
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet, OneDriver
 
 __all__ = ["driver", "dying", "host", "system"]
@@ -36,29 +34,6 @@ OF_EVACUATIONS = [
 """Places that a worker passes, and how often it passes one before it dies there."""
 
 
-class Death(BaseException):
-    """The end of a process: no code of the product handles it."""
-
-
-@contextmanager
-def dies_at(place: str, passes: int, end: Callable[[], BaseException]) -> Iterator[list[str]]:
-    """Raise ``end()`` once at a place, after it was passed so often; yields the places where that happened."""
-    left, died = [passes], list[str]()
-
-    def die(passed: str) -> None:
-        if passed == place and not died:
-            left[0] -= 1
-            if left[0] < 0:
-                died.append(passed)
-                raise end()
-
-    arm(die)
-    try:
-        yield died
-    finally:
-        arm(None)
-
-
 class DiesAmid(RecordedSimulator):
     """A driver whose process dies once it has ended ``left`` leftovers."""
 
@@ -67,7 +42,7 @@ class DiesAmid(RecordedSimulator):
     def ensure_copy_gone(self, host: HostAddress, guest_uuid, *, fence: int, timeout_s: float) -> None:  # type: ignore[no-untyped-def]
         """See HypervisorDriver."""
         if self.left == 0:
-            raise Death
+            raise Died
         self.left -= 1
         super().ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
@@ -96,7 +71,7 @@ def test_a_worker_dies_while_a_dead_host_is_evacuated(
     """Another worker goes on; the host returns with all its guests, and none of them runs twice any more."""
     cut_off(fleet.control, "a-1-1")
     job = client.call("evacuateHost", id=dying, force=True)["jobid"]
-    with dies_at(place, passes, lambda: LeaseLost("this worker is dead")) as died:
+    with dies_at(place, passes=passes, end=LeaseLost) as died:
         for _ in range(VMS + 2):
             fleet.zone.change("UPDATE async_jobs SET retry_at = now() WHERE phase = 'waiting'")
             fleet.run()
@@ -119,7 +94,7 @@ def test_a_sweeper_dies_around_the_end_of_leftovers(
 ) -> None:
     """The host takes no VM until the next sweeper, or ``reconnectHost``, has ended them."""
     return_with_guests(fleet, client, dying)
-    with dies_at(place, 0, Death), pytest.raises(Death):
+    with dies_at(place), pytest.raises(Died):
         look_at_hosts(fleet)
     assert_takes_no_vms(fleet, client, dying)
     look_at_hosts(fleet)
@@ -137,7 +112,7 @@ def test_a_sweeper_dies_between_two_leftovers(
     return_with_guests(fleet, client, dying)
     fleet.driver = DiesAmid(fleet_simulator_url)
     try:
-        with pytest.raises(Death):
+        with pytest.raises(Died):
             look_at_hosts(fleet)
     finally:
         fleet.driver.close()
@@ -155,7 +130,7 @@ def test_a_sweeper_dies_between_two_leftovers(
 def test_a_call_that_takes_a_host_back_dies(fleet: Fleet, client: ApiClient, dying: str, place: str) -> None:
     """The host stays Down and takes no VM; the call succeeds when it is made again."""
     return_with_guests(fleet, client, dying)
-    with dies_at(place, 0, lambda: ConnectionError("this process is dead")) as died:
+    with dies_at(place, end=ConnectionError) as died:
         assert refused(client, "reconnectHost", id=dying).status >= 500
     assert died == [place]
     assert_takes_no_vms(fleet, client, dying)

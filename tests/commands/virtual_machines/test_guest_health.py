@@ -1,6 +1,5 @@
 """A replaced VM counts as available only if its guest answers the health check of the deployment."""
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 from uuid import UUID
@@ -11,7 +10,7 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.drivers.driver import GuestCheck
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off
-from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.watches import guest_health
 from bulkdeploy.provisioning.watches.guest_health import GuestHealthWatch
 from bulkdeploy.security.guest_networks import GuestNetworks
@@ -20,22 +19,13 @@ from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
 from tests.support.api.api_server import serving
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet, OneDriver
 
 REPLACE, RESUME, UPDATE = "replaceBulkDeployment", "resumeBulkOperation", "updateBulkDeployment"
 
 
 GUESTS = GuestNetworks.read(["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"])
-
-
-class Died(BaseException):
-    """A process that ends at a failpoint."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    arm(None)
 
 
 @pytest.fixture
@@ -176,15 +166,8 @@ def test_a_sweeper_that_dies_while_it_writes_answers_loses_nothing(
     client.call(REPLACE, id=web, userdata="YQ==", method="Restore", maxunavailable=4)
     _step(fleet)
     for place in ("before", "after"):
-
-        def die(at: str, place: str = place) -> None:
-            if at == f"{Failpoint.SWEEP_HEALTH}.{place}":
-                raise Died
-
-        arm(die)
-        with pytest.raises(Died):
+        with dies_at(f"{Failpoint.SWEEP_HEALTH}.{place}"), pytest.raises(Died):
             _check(fleet)
-        arm(None)
         assert fleet.zone.scalar("SELECT count(*) FROM guest_health") == {"before": 0, "after": 4}[place]
     fleet.zone.change("UPDATE guest_health SET checked = now() + interval '1 minute'")
     fleet.fault(Step.HEALTH)

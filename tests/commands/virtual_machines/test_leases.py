@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any
 
@@ -11,10 +12,10 @@ from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import due_vm_leases
 from tests.commands.virtual_machines.test_devices import Owned, owned
-from tests.commands.virtual_machines.test_snapshot_policies import ProcessEnds
 from tests.commands.virtual_machines.test_vm_schedules import event_texts, states
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import Died, dies_at
 
 __all__ = ["owned"]
 
@@ -198,23 +199,14 @@ def test_any_number_of_sweepers_ends_a_lease_once(owned: Owned, action: str, sta
 def test_a_sweeper_dies(owned: Owned, place: str) -> None:
     """Before or after each commit: a VM is destroyed once; one that is protected stays, and is told of once."""
     points = (Failpoint.SWEEP_LEASES, Failpoint.SWEEP_LEASE_FAILED)
-    passed: list[str] = []
-
-    def die(at: str) -> None:
-        if at in {f"{point}.{place}" for point in points} - set(passed):
-            passed.append(at)
-            raise ProcessEnds
-
     owned.client.call("updateVirtualMachine", id=owned.vm, deleteprotection="true")
     lease(owned, "DESTROY")
-    failpoints.arm(die)
-    for _ in range(3):
-        try:
-            sweep(owned)
-        except ProcessEnds:
-            continue
+    with dies_at(*(f"{point}.{place}" for point in points)) as died:
+        for _ in range(3):
+            with suppress(Died):
+                sweep(owned)
     owned.run()
-    assert len(passed) == len(points)
+    assert len(died) == len(points)
     assert states(owned) == ["Running", "Destroyed"]
     ended = sorted("rejected" in text for text in event_texts(owned, "VM.LEASE.EXPIRED"))
     assert ended == [False, True]

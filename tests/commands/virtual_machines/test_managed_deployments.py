@@ -1,28 +1,18 @@
 """Deployments with a desired size grow, shrink and keep their size, whichever process dies and user acts."""
 
 from collections import Counter
-from collections.abc import Iterator
 
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet
 
 UPDATE = "updateBulkDeployment"
-
-
-class Died(BaseException):
-    """A process that ends at a failpoint."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    arm(None)
 
 
 @pytest.fixture
@@ -225,14 +215,7 @@ def test_a_sweeper_that_dies_leaves_the_size_to_the_next(
     if fails:
         fleet.zone.change("UPDATE hosts SET resource_state = 'Disabled'")
         fleet.zone.change("UPDATE virtual_machines SET delete_protection = true")
-
-    def die(at: str) -> None:
-        if at == f"{point}.{place}":
-            arm(None)
-            raise Died
-
-    arm(die)
-    with pytest.raises(Died):
+    with dies_at(f"{point}.{place}"), pytest.raises(Died):
         _sweep(fleet)
     fleet.zone.change("UPDATE hosts SET resource_state = 'Enabled'")
     fleet.zone.change("UPDATE virtual_machines SET delete_protection = false")

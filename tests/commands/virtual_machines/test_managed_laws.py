@@ -1,17 +1,18 @@
 """Managed deployments are scaled, replaced, killed and disturbed at random, and reach what was last asked for."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from typing import Any, ClassVar
 
 import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
-from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient, ApiFailure
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.runs.properties import examples
 from tests.support.zones.fleet import Fleet
 
@@ -25,16 +26,6 @@ PLACES = [
     for point in (Failpoint.SWEEP_MANAGED, Failpoint.SWEEP_MANAGED_FAILED)
     for when in ("before", "after")
 ]
-
-
-class Died(BaseException):
-    """A sweeper that ends at a failpoint."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    arm(None)
 
 
 def _deploy(fleet: Fleet, client: ApiClient, count: int) -> str:
@@ -121,18 +112,8 @@ class ManagedDeployment(RuleBasedStateMachine):
             with ThreadPoolExecutor(2) as both:
                 list(both.map(lambda _: due_managed_deployments(self.fleet.system).handle(), range(2)))
             return
-
-        def die(passed: str) -> None:
-            if passed == place:
-                raise Died
-
-        arm(die)
-        try:
+        with suppress(Died), dies_at(place):
             due_managed_deployments(self.fleet.system).handle()
-        except Died:
-            pass
-        finally:
-            arm(None)
 
     @invariant()
     def there_is_one_open_replacement_at_most(self) -> None:

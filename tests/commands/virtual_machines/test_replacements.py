@@ -1,28 +1,18 @@
 """Rolling replacements of managed deployments: gradual, within limits, whichever process dies."""
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
-from bulkdeploy.processes.failpoints import Failpoint, arm
+from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import due_managed_deployments
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet
 
 REPLACE, RESUME = "replaceBulkDeployment", "resumeBulkOperation"
-
-
-class Died(BaseException):
-    """A process that ends at a failpoint."""
-
-
-@pytest.fixture(autouse=True)
-def _disarmed() -> Iterator[None]:
-    yield
-    arm(None)
 
 
 @pytest.fixture
@@ -213,19 +203,12 @@ def test_a_sweeper_that_dies_at_any_step_changes_nothing_of_the_end(
 ) -> None:
     """Every second step dies at its commit, and another sweeper goes on: the same VMs in the end."""
     client.call(REPLACE, id=web, templateid=other, maxsurge="1")
-
-    def die(at: str) -> None:
-        if at == f"{Failpoint.SWEEP_MANAGED}.{place}":
-            arm(None)
-            raise Died
-
     for _ in range(30):
-        arm(die)
         try:
-            _step(fleet)
+            with dies_at(f"{Failpoint.SWEEP_MANAGED}.{place}"):
+                _step(fleet)
         except Died:
             fleet.run()
-        arm(None)
         _step(fleet)
         if _shown(client, web)["state"] == "Completed":
             break

@@ -1,6 +1,5 @@
 """Snapshot policies: what calls make of them, and that sweepers take each snapshot once and delete the oldest."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,29 +10,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bulkdeploy.domain.schedules.snapshot_schedules import BOUNDS, Interval, Schedule
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import SnapshotRetention, due_snapshot_policies
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.commands.virtual_machines.test_snapshots import listed, root_of
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import Died, dies_at
 
 __all__ = ["owned"]
 
 START = datetime(2024, 1, 1, tzinfo=UTC)
 YEARS = timedelta(days=6 * 365)
 DAILY = {"intervaltype": "daily", "schedule": "30:02", "timezone": "Europe/Berlin", "maxsnaps": 2}
-
-
-class ProcessEnds(BaseException):
-    """The sweeper process dies."""
-
-
-@pytest.fixture
-def alive() -> Iterator[None]:
-    """Disarm failpoints after the test."""
-    yield
-    failpoints.arm(None)
 
 
 def take_snapshots(owned: Owned) -> None:
@@ -123,37 +111,30 @@ def test_any_number_of_sweepers_takes_each_snapshot_once(owned: Owned) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.usefixtures("alive")
 def test_a_sweeper_dies(owned: Owned, place: str) -> None:
     """Before or after each commit: the snapshot is taken once, told of once where it fails, and deleted once."""
     points = (Failpoint.SWEEP_POLICIES, Failpoint.SWEEP_RETENTION, Failpoint.SWEEP_POLICY_FAILED)
-    passed: list[str] = []
-
-    def die(at: str) -> None:
-        if at in {f"{point}.{place}" for point in points} - set(passed):
-            passed.append(at)
-            raise ProcessEnds
 
     def sweep() -> None:
         for work in (take_snapshots, delete_surplus):
             try:
                 work(owned)
-            except ProcessEnds:
+            except Died:
                 work(owned)
         owned.run()
 
     make(owned, maxsnaps=1)
-    failpoints.arm(die)
-    for _ in range(2):
+    with dies_at(*(f"{point}.{place}" for point in points)) as died:
+        for _ in range(2):
+            make_due(owned)
+            sweep()
+        sweep()
+        assert len(listed(owned)) == 1
+        assert owned.fleet.zone.rows("SELECT count(*) AS n FROM vm_snapshots")[0].n == 2
+        owned.fleet.zone.change("UPDATE virtual_machines SET state = 'Error'")
         make_due(owned)
         sweep()
-    sweep()
-    assert len(listed(owned)) == 1
-    assert owned.fleet.zone.rows("SELECT count(*) AS n FROM vm_snapshots")[0].n == 2
-    owned.fleet.zone.change("UPDATE virtual_machines SET state = 'Error'")
-    make_due(owned)
-    sweep()
-    assert len(passed) == len(points)
+    assert len(died) == len(points)
     recorded = owned.client.call("listEvents", type="SNAPSHOT.CREATE", keyword="took no snapshot")["event"]
     assert len(recorded) == 1
 

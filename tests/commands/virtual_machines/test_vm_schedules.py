@@ -1,6 +1,5 @@
 """Schedules of VMs: calls change them, and each occurrence is one bulk operation, whichever process dies."""
 
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -12,13 +11,12 @@ from hypothesis import strategies as st
 
 from bulkdeploy.domain.schedules.cron_schedules import CronSchedule, describe_cron
 from bulkdeploy.domain.schedules.occurrences import find_due
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.wiring.scheduled_work import due_vm_schedules
 from tests.commands.virtual_machines.test_devices import Owned, owned
-from tests.commands.virtual_machines.test_snapshot_policies import ProcessEnds
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import refused
+from tests.support.processes.deaths import Died, dies_at
 
 __all__ = ["owned"]
 
@@ -31,13 +29,6 @@ FIELDS = (
     st.sampled_from(["*", "2-4", "10"]),
     st.sampled_from(["*", "0", "1-5", "SUN"]),
 )
-
-
-@pytest.fixture
-def alive() -> Iterator[None]:
-    """Disarm failpoints after the test."""
-    yield
-    failpoints.arm(None)
 
 
 def sweep(owned: Owned) -> None:
@@ -152,28 +143,20 @@ def test_any_number_of_sweepers_runs_each_occurrence_once(owned: Owned) -> None:
 
 
 @pytest.mark.parametrize("place", ["before", "after"])
-@pytest.mark.usefixtures("alive")
 def test_a_sweeper_dies(owned: Owned, place: str) -> None:
     """Before or after each commit: the operation is made once, and an occurrence that cannot run is told once."""
     points = (Failpoint.SWEEP_SCHEDULES, Failpoint.SWEEP_SCHEDULE_FAILED)
-    passed: list[str] = []
-
-    def die(at: str) -> None:
-        if at in {f"{point}.{place}" for point in points} - set(passed):
-            passed.append(at)
-            raise ProcessEnds
-
     make(owned)
-    failpoints.arm(die)
-    for _ in range(2):  # The second time the VM is stopped already.
-        make_due(owned)
-        for _ in range(2):
-            try:
-                sweep(owned)
-            except ProcessEnds:
-                sweep(owned)
-        owned.run()
-    assert len(passed) == len(points)
+    with dies_at(*(f"{point}.{place}" for point in points)) as died:
+        for _ in range(2):  # The second time the VM is stopped already.
+            make_due(owned)
+            for _ in range(2):
+                try:
+                    sweep(owned)
+                except Died:
+                    sweep(owned)
+            owned.run()
+    assert len(died) == len(points)
     assert (len(operations(owned)), states(owned)) == (1, ["Stopped", "Running"])
     ran, skipped = event_texts(owned, "VM.SCHEDULE.STOP")
     assert (ran.endswith(" ran"), " was skipped: " in skipped) == (True, True)

@@ -1,7 +1,6 @@
 """``bulkdeploy unmanaged``: what a restore of an older backup leaves on hypervisors is adopted or removed."""
 
 import json
-from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,6 @@ from click.testing import CliRunner, Result
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.manage.hypervisors.unmanaged import DONE, FOUND, LEFT, NOTHING
 from bulkdeploy.manage.main import main
-from bulkdeploy.processes import failpoints
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
@@ -23,6 +21,7 @@ from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import f
 from bulkdeploy.store.database.engine import read_only
 from tests.support.hypervisors.drivers import always
 from tests.support.processes.backups import dump, restore
+from tests.support.processes.deaths import Died, dies_at
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 pytestmark = pytest.mark.long
@@ -49,7 +48,7 @@ def unmanaged(fleet: Fleet) -> Any:
 
 
 @pytest.fixture
-def restored(fleet: Fleet, tmp_path: Path) -> Iterator[list[UUID]]:
+def restored(fleet: Fleet, tmp_path: Path) -> list[UUID]:
     """Two VMs, a backup, three VMs more; then the backup is restored: the ids of those that no row knows."""
     fleet.deploy(2)
     fleet.run()
@@ -59,8 +58,7 @@ def restored(fleet: Fleet, tmp_path: Path) -> Iterator[list[UUID]]:
     newer = [vm.uuid for vm in fleet.vms()][2:]
     restore(fleet.engine, tmp_path / "backup")
     assert run(fleet, "db", "restored").exit_code == 0
-    yield newer
-    failpoints.arm(None)
+    return newer
 
 
 def test_guests_that_are_newer_than_the_database_are_adopted(fleet: Fleet, restored: list[UUID]) -> None:
@@ -235,20 +233,6 @@ def test_a_hypervisor_that_cannot_be_asked_is_reported(fleet: Fleet) -> None:
     assert (answer.exit_code, answer.output.startswith("Error: ")) == (1, True)
 
 
-class Died(BaseException):
-    """What a process that is killed at a place comes to, for the database."""
-
-
-def die_at(place: str) -> None:
-    """End at this place, as a process does that is killed there."""
-
-    def die(passed: str) -> None:
-        if passed == place:
-            raise Died
-
-    failpoints.arm(die)
-
-
 def test_a_guest_that_was_let_go_is_left_alone(fleet: Fleet) -> None:
     """It is listed as such; --all neither adopts nor removes it, its id does."""
     fleet.deploy(2)
@@ -272,10 +256,8 @@ def test_a_guest_that_was_let_go_is_left_alone(fleet: Fleet) -> None:
 def test_adopting_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> None:
     """Killed before or after a commit, nothing is lost, and running it again adopts the rest, none twice."""
     for place, left in (("before", 3), ("after", 2)):
-        die_at(f"{Failpoint.ADOPT_COMMIT}.{place}")
-        with pytest.raises(Died):
+        with dies_at(f"{Failpoint.ADOPT_COMMIT}.{place}"), pytest.raises(Died):
             run(fleet, "unmanaged", "adopt", "--all", "--batch", "1")
-        failpoints.arm(None)
         assert len(unmanaged(fleet)["guests"]) == left
     assert run(fleet, "unmanaged", "adopt", "--all").exit_code == DONE
     fleet.assert_intact()
@@ -284,16 +266,12 @@ def test_adopting_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> N
 
 def test_removing_may_end_at_any_moment(fleet: Fleet, restored: list[UUID]) -> None:
     """Killed before or after a driver call, what is left is found again, and removed; it cannot be adopted."""
-    die_at(f"{Failpoint.REMOVE_UNMANAGED}.before")
-    with pytest.raises(Died):
+    with dies_at(f"{Failpoint.REMOVE_UNMANAGED}.before"), pytest.raises(Died):
         run(fleet, "unmanaged", "remove", str(restored[0]), "--yes")
-    failpoints.arm(None)
     refused = run(fleet, "unmanaged", "adopt", str(restored[0]))
     assert (refused.exit_code, "the guest is being removed" in refused.stdout) == (LEFT, True)
-    die_at(f"{Failpoint.REMOVE_UNMANAGED}.after")
-    with pytest.raises(Died):
+    with dies_at(f"{Failpoint.REMOVE_UNMANAGED}.after"), pytest.raises(Died):
         run(fleet, "unmanaged", "remove", *ALL, "--batch", "1")
-    failpoints.arm(None)
     assert run(fleet, "unmanaged", "remove", *ALL).exit_code == DONE
     assert not set(restored) & set(fleet.guests())
     fleet.assert_intact()
