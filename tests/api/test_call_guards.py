@@ -8,7 +8,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.accounts.call_guards import CallGuards
 from bulkdeploy.domain.configuration import BY_NAME, Scope
-from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_values
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.accounts import TestUser, add_user
@@ -35,7 +35,7 @@ def put(engine: Engine, name: str, value: str, account_id: int | None = None) ->
     """Set a value globally or for an account."""
     scope, scope_id = (Scope.GLOBAL, GLOBAL_ID) if account_id is None else (Scope.ACCOUNT, account_id)
     with engine.begin() as connection:
-        write_value(connection, name, value, scope, scope_id)
+        write_values(connection, {(scope, scope_id, name): value})
 
 
 def ahead(minutes: int) -> dict[str, str]:

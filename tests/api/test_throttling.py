@@ -9,7 +9,7 @@ from sqlalchemy import Engine, func, update
 from bulkdeploy.api.app import create_app
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_values
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.tables.accounts import api_calls
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -28,8 +28,10 @@ def throttle(engine: Engine) -> Throttle:
     def switch(most: int, *, enabled: str = "true") -> None:
         values = {"enabled": enabled, "interval": str(HOUR), "max": str(most)}
         with engine.begin() as connection:
-            for name, value in values.items():
-                write_value(connection, f"api.throttling.{name}", value, Scope.GLOBAL, GLOBAL_ID)
+            settings = {
+                (Scope.GLOBAL, GLOBAL_ID, f"api.throttling.{name}"): value for name, value in values.items()
+            }
+            write_values(connection, settings)
 
     return switch
 

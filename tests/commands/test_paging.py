@@ -15,7 +15,7 @@ from bulkdeploy.domain.accounts.accounts import AccountType, Caller, Owner, Role
 from bulkdeploy.domain.configuration import Scope
 from bulkdeploy.domain.errors import PagingError
 from bulkdeploy.services.system import System
-from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_value
+from bulkdeploy.store.configuration.configurations import GLOBAL_ID, write_values
 from bulkdeploy.store.rows.listing import Paging
 
 CALLER = Caller(
@@ -34,7 +34,7 @@ def rows(system: System, engine: Engine) -> Any:
 
     def request(**arguments: int) -> Paging:
         with engine.begin() as connection:
-            write_value(connection, "default.page.size", "100", Scope.GLOBAL, GLOBAL_ID)
+            write_values(connection, {(Scope.GLOBAL, GLOBAL_ID, "default.page.size"): "100"})
             return paging(Call(find_commands()["listApis"], CALLER, arguments, system, connection))
 
     return request

@@ -114,11 +114,6 @@ def global_value(name: str) -> ColumnElement[str]:
     return func.coalesce(override.scalar_subquery(), BY_NAME[name].default, type_=Text)
 
 
-def write_value(connection: Connection, name: str, value: str, scope: Scope, scope_id: int) -> None:
-    """Write the value of one setting in a scope. The caller has validated the value."""
-    write_values(connection, {(scope, scope_id, name): value})
-
-
 def write_values(connection: Connection, values: Mapping[tuple[Scope, int, str], str]) -> None:
     """Write values of settings, by scope, scope id and name. The caller has validated them."""
     if not values:
