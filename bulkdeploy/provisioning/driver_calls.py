@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from traceback import format_exception
+from typing import TypeVar
 from uuid import UUID
 
 import structlog
@@ -35,6 +36,8 @@ from bulkdeploy.telemetry.tracing import Span, SpanKind, Value, span
 
 log = structlog.get_logger(__name__)
 
+T = TypeVar("T")
+
 PATIENCE_S = 10.0
 """The seconds in which a host must answer a question, whatever longer time its driver has for its work."""
 
@@ -43,7 +46,7 @@ DECLARED_OFF = "the host was declared off, so that no guest runs on it; reconnec
 
 
 class DriverCalls:
-    """Every call answers None, or the DriverError that it failed with. Safe to share between threads.
+    """Calls return the driver's answer, or the DriverError with which they failed. Safe to share between threads.
 
     Args:
         drivers: where drivers are found.
@@ -137,28 +140,24 @@ class DriverCalls:
         """
         if work.is_off(host):
             return None
-        seen: list[PowerState | None] = []
-
-        def see(driver: HypervisorDriver) -> None:
-            seen.append(driver.power_of(host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s))
-
-        return self._call(work, "look", see) or seen[0]
+        return self._call(
+            work,
+            "look",
+            lambda driver: driver.power_of(host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s),
+        )
 
     def find(self, work: Assignment) -> Sequence[Guest] | DriverError:
         """Return all copies of the guest on any host, or an error if the hypervisor cannot be asked."""
-        seen: list[Guest] = []
-        return self._call(work, "look", lambda driver: seen.extend(driver.find_guest(work.guest.uuid))) or seen
+        return self._call(work, "look", lambda driver: list(driver.find_guest(work.guest.uuid)))
 
     def volumes_there(self, work: Assignment) -> frozenset[UUID] | DriverError:
         """Return those of the guest's volumes that exist on their pools, or an error if that cannot be seen."""
         wanted = {volume.uuid for volume in work.guest.volumes}
-        there: set[UUID] = set()
-        failure = self._call(
+        return self._call(
             work,
             "look",
-            lambda driver: there.update(uuid for uuid, _, _ in driver.list_volumes() if uuid in wanted),
+            lambda driver: frozenset(uuid for uuid, _, _ in driver.list_volumes() if uuid in wanted),
         )
-        return failure or frozenset(there)
 
     def end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
         """Remove a copy of the guest from a host where the guest does not belong.
@@ -275,15 +274,12 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        printed: list[str] = []
         host = None if work.host_is_off else work.host
 
-        def run(driver: HypervisorDriver) -> None:
-            printed.append(
-                driver.run_custom_action(host, work.guest.uuid, action, fence=work.fence, timeout_s=timeout_s)
-            )
+        def run(driver: HypervisorDriver) -> str:
+            return driver.run_custom_action(host, work.guest.uuid, action, fence=work.fence, timeout_s=timeout_s)
 
-        return self._call(work, "custom_action", run, secrets) or printed[0]
+        return self._call(work, "custom_action", run, secrets)
 
     def decrypt(self, secret: bytes) -> str:
         """Decrypt a secret and return it as text."""
@@ -312,12 +308,11 @@ class DriverCalls:
         Raises:
             LeaseLost: see ``run``.
         """
-        seen: list[int | None] = []
-
-        def see(driver: HypervisorDriver) -> None:
-            seen.append(driver.size_of(work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s))
-
-        return self._call(work, "look", see) or seen[0]
+        return self._call(
+            work,
+            "look",
+            lambda driver: driver.size_of(work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s),
+        )
 
     def make_template(self, work: Assignment, volume: VolumeSpec, template_uuid: UUID) -> DriverError | None:
         """Copy a volume of a guest that does not run into a template.
@@ -433,28 +428,28 @@ class DriverCalls:
         self,
         work: Assignment,
         step: str,
-        call: Callable[[HypervisorDriver], None],
+        call: Callable[[HypervisorDriver], T],
         secrets: Sequence[str] = (),
-    ) -> DriverError | None:
-        """Make a driver call with its failpoints and its trace span, and return the error if it failed.
+    ) -> T | DriverError:
+        """Make a driver call with its failpoints and its trace span, and return its answer or its error.
 
         ``secrets`` are values that must not appear in error messages.
         """
         point = Failpoint(f"driver.{step}")
         before(point)
         with _timed(step, work.hypervisor, work.host) as calling:
-            failure = self._failure(work, step, call, secrets)
-            if failure is not None:
-                calling.fail(str(failure))
+            answer = self._answer(work, step, call, secrets)
+            if isinstance(answer, DriverError):
+                calling.fail(str(answer))
         after(point)
-        return failure
+        return answer
 
-    def _failure(
-        self, work: Assignment, step: str, call: Callable[[HypervisorDriver], None], secrets: Sequence[str]
-    ) -> DriverError | None:
+    def _answer(
+        self, work: Assignment, step: str, call: Callable[[HypervisorDriver], T], secrets: Sequence[str]
+    ) -> T | DriverError:
         host = "any host" if work.host is None else work.host.name
         try:
-            call(self._drivers.driver_for(work.hypervisor))
+            return call(self._drivers.driver_for(work.hypervisor))
         except StaleFence as error:
             self._count(step, work.hypervisor, "stale")
             metrics.LEASES_LOST.labels("hypervisor").inc()
@@ -473,7 +468,6 @@ class DriverCalls:
             reported = "".join(format_exception(error))
             log.error("driver_defect", step=step, host=host, exception=_without(secrets, reported), **work.names)  # noqa: TRY400
             return DriverError(step, host, _without(secrets, f"{type(error).__name__}: {error}"), transient=False)
-        return None
 
     def _count(self, step: str, hypervisor: str, kind: str) -> None:
         metrics.DRIVER_ERRORS.labels(step, hypervisor, kind).inc()
