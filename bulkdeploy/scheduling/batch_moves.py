@@ -150,19 +150,17 @@ def plan_together(
     """
     configuration = read_configuration(connection)
     made = BatchPlan()
-    kinds: dict[tuple[PlacementNeed, int | None], AlikeVms] = {}
+    kinds: dict[tuple[PlacementNeed, frozenset[int]], AlikeVms] = {}
     groups: dict[int, Sequence[int]] = {}
     for vm_id, vm in read_vms_to_place(connection, configuration, list(vms)).items():
         if vm is None:
             made.hosts[vm_id] = BOUND
             continue
         groups[vm_id] = vm.need.affinity_group_ids
+        need = replace(vm.need, purpose=purpose, vm_id=vm_id if vm.need.affinity_group_ids else None)
         left = vms[vm_id]
-        leaves = None if left in forbidden else left
-        if (vm.need, leaves) not in kinds:
-            avoided = forbidden if leaves is None else forbidden | {leaves}
-            kinds[vm.need, leaves] = AlikeVms(replace(vm.need, purpose=purpose), avoided, [])
-        kinds[vm.need, leaves].vms.append(vm)
+        avoided = forbidden if left is None or left in forbidden else forbidden | {left}
+        kinds.setdefault((need, avoided), AlikeVms(need, avoided, [])).vms.append(vm)
     zone_ids = sorted({kind.need.zone_id for kind in kinds.values()})
     if to_claim:
         _lock(connection, zone_ids, groups)

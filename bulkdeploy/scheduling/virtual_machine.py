@@ -1,7 +1,6 @@
 """Existing VMs as placement sees them: their sizes, their rules, and the places to which volumes bind them."""
 
-from collections.abc import Hashable, Sequence
-from collections.abc import Set as AbstractSet
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -16,7 +15,6 @@ from bulkdeploy.store.accounts.owners import owners_by_id
 from bulkdeploy.store.configuration.configurations import Configuration
 from bulkdeploy.store.ledger.placed_vms import (
     pods_bound_by_address,
-    read_deployment_pins,
     read_vm,
     read_vm_groups,
     read_vm_volumes,
@@ -71,45 +69,24 @@ def read_vms_to_place(
     pods = pods_bound_by_address(connection, vm_ids)
     owners = owners_by_id(connection, {vm.account_id for vm in vms.values()})
     found: dict[int, VmToPlace | None] = {}
-    needs: dict[Hashable, PlacementNeed | None] = {}
     for vm_id in vm_ids:
-        vm, of_vm, group_ids = vms[vm_id], volumes[vm_id], groups[vm_id]
-        kind = (_sources_of_need(vm, of_vm), pods.get(vm_id), group_ids, vm_id if group_ids else None)
-        unplaced = [volume for volume in of_vm if volume.scope is None]
-        if kind not in needs:
-            need = need_of(configuration, vm, owners[vm.account_id], unplaced, group_ids)
-            needs[kind] = _bind(
-                replace(need, vm_id=vm_id if group_ids else None),
-                of_vm,
-                {pod_id, pods.get(vm_id)} - {None},
-                cluster_id=cluster_id,
-                host_id=host_id,
-            )
-        bound = needs[kind]
+        vm, bound_pod_id = vms[vm_id], pods.get(vm_id)
+        unplaced = [volume for volume in volumes[vm_id] if volume.scope is None]
+        need = need_of(configuration, vm, owners[vm.account_id], unplaced, groups[vm_id])
+        disagree = None not in (pod_id, bound_pod_id) and pod_id != bound_pod_id
+        pod = pod_id if bound_pod_id is None else bound_pod_id
+        bound = _bind(need, vm_id, volumes[vm_id], pod_id=pod, cluster_id=cluster_id, host_id=host_id)
         found[vm_id] = None
-        if bound is not None:
+        if bound is not None and not disagree:
             new_volumes = tuple(volume.uuid for volume in unplaced)
             found[vm_id] = VmToPlace(vm_id, vm.uuid, bound, new_volumes, vm.last_host_id)
     return found
 
 
-def _sources_of_need(vm: Row[Any], volumes: Sequence[Row[Any]]) -> Hashable:
-    """Return the values that determine the need of a VM, apart from its groups and addresses.
-
-    VMs with equal values share one need, so that a need is computed once and not for each VM of a bulk operation.
-    """
-    of_volumes = tuple(
-        (volume.size_bytes, volume.disk_offering_id, volume.scope, volume.cluster_id, volume.host_id)
-        for volume in volumes
-    )
-    offering = (vm.deployment_id, vm.service_offering_id, vm.template_id)
-    return vm.account_id, vm.zone_id, vm.hypervisor, vm.cpu_number, vm.cpu_mhz, vm.memory_mib, offering, of_volumes
-
-
 def read_deployment_need(connection: Connection, configuration: Configuration, deployment_id: int) -> PlacementNeed:
     """Return the need of one more VM of a deployment: the need of an existing VM with the pins of the call."""
     row = read_vm(connection, vm_of_deployment(connection, deployment_id))
-    pins = read_deployment_pins(connection, deployment_id)
+    pins = {name: row.config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
     volumes = read_vm_volumes(connection, [row.id])[row.id]
     groups = read_vm_groups(connection, [row.id])[row.id]
     owner = owners_by_id(connection, [row.account_id])[row.account_id]
@@ -128,7 +105,7 @@ def need_of(
     The need is not restricted by existing volumes and addresses.
     """
     planner, offering_planner = choose_planners(
-        configuration, bulk=vm.bulk, named=vm.planner, offering=vm.deployment_planner
+        configuration, bulk=vm.bulk, named=vm.config.get("planner"), offering=vm.deployment_planner
     )
     return PlacementNeed(
         owner=owner,
@@ -153,24 +130,26 @@ def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:
 
 def _bind(
     need: PlacementNeed,
+    vm_id: int,
     volumes: Sequence[Row[Any]],
-    pods: AbstractSet[int | None],
     *,
+    pod_id: int | None,
     cluster_id: int | None,
     host_id: int | None,
 ) -> PlacementNeed | None:
-    """Return the need with the pins of the call, the volumes and the address, or None if the pins clash.
-
-    ``pods`` are the pods to which the call and the address pin the VM.
-    """
+    """Return the need as that of one VM with the pins of the call and of its volumes, or None if the pins clash."""
     hosts = {volume.host_id for volume in volumes if volume.scope == PoolScope.HOST}
     clusters = {volume.cluster_id for volume in volumes if volume.scope == PoolScope.CLUSTER}
     if host_id is not None:
         hosts.add(host_id)
     if cluster_id is not None:
         clusters.add(cluster_id)
-    if max(len(pods), len(hosts), len(clusters)) > 1:
+    if len(hosts) > 1 or len(clusters) > 1:
         return None
     return replace(
-        need, host_id=next(iter(hosts), None), cluster_id=next(iter(clusters), None), pod_id=next(iter(pods), None)
+        need,
+        vm_id=vm_id,
+        host_id=hosts.pop() if hosts else None,
+        cluster_id=clusters.pop() if clusters else None,
+        pod_id=pod_id,
     )

@@ -12,14 +12,11 @@ from bulkdeploy.store.database.engine import TransactionConflict
 
 
 def read_vms(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[Any]]:
-    """Return VMs by id, with the tags of their offerings and templates and the planners of their deployments."""
+    """Return VMs by id, with their offerings' tags and planners, templates' tags and deployments' configs."""
     rows = connection.execute(
         text(
-            "SELECT v.id, v.uuid, v.account_id, v.zone_id, v.hypervisor, v.cpu_number, v.cpu_mhz, v.memory_mib,"
-            " v.host_id, v.last_host_id, v.deployment_id, v.service_offering_id, v.template_id, o.host_tags,"
-            " o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag, d.bulk,"
-            " d.config->>'planner' AS planner FROM virtual_machines v"
-            " JOIN service_offerings o ON o.id = v.service_offering_id"
+            "SELECT v.*, o.host_tags, o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag,"
+            " d.config, d.bulk FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
             " JOIN templates t ON t.id = v.template_id JOIN deployments d ON d.id = v.deployment_id"
             " WHERE v.id = ANY(CAST(:vms AS bigint[]))"
         ),
@@ -31,13 +28,6 @@ def read_vms(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[A
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
     """Return one VM in the format of ``read_vms``."""
     return read_vms(connection, [vm_id])[vm_id]
-
-
-def read_deployment_pins(connection: Connection, deployment_id: int) -> dict[str, Any]:
-    """Return the ids of the pod, the cluster and the host to which the call of a deployment pinned its VMs."""
-    query = text("SELECT config FROM deployments WHERE id = :deployment")
-    config = connection.execute(query, {"deployment": deployment_id}).scalar_one()
-    return {name: config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
 
 
 def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
@@ -53,7 +43,7 @@ def read_vm_volumes(connection: Connection, vm_ids: Collection[int]) -> dict[int
     found: dict[int, list[Row[Any]]] = {vm_id: [] for vm_id in vm_ids}
     rows = connection.execute(
         text(
-            "SELECT v.vm_id, v.uuid, v.size_bytes, v.disk_offering_id, p.scope, p.cluster_id, p.host_id,"
+            "SELECT v.vm_id, v.uuid, v.size_bytes, v.volume_type, p.scope, p.cluster_id, p.host_id,"
             " o.storage_type, o.storage_tags FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id"
             " LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
             " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.device_id, v.id"
