@@ -19,7 +19,7 @@ BY_THE_SERVICE = (
 OF_CLUSTERS = (constant("arch", "x86_64", ONE_ARCHITECTURE),)
 OF_DISK_OFFERINGS = (
     constant("encrypt", False, "volumes are not encrypted"),
-    constant("disksizestrictness", False, "sizes of volumes follow from what a call names"),
+    constant("disksizestrictness", False, "volumes can be resized"),
 )
 OF_HOSTS = (
     constant("managementserverid", MANAGEMENT_SERVER_ID, ONE_SERVICE, ROOT_ADMIN_ONLY),
@@ -34,7 +34,7 @@ OF_HOSTS = (
     constant("gpugroup", (), NO_GPUS),
 )
 OF_IMAGES = (
-    *constants(False, "hosts fetch no images themselves", "directdownload", "deployasis"),
+    *constants(False, "hosts do not download images themselves", "directdownload", "deployasis"),
     constant("crossZones", False, "images are in the zones that they were registered for"),
     constant("forcks", False, "there are no Kubernetes clusters"),
     constant("bits", 64, "guests have 64 bits"),
@@ -54,17 +54,17 @@ OF_NETWORK_OFFERINGS = (
 OF_NETWORKS = (
     constant("redundantrouter", False, NO_ROUTERS),
     constant("strechedl2subnet", False, "networks do not span zones"),
-    constant("supportsvmautoscaling", False, "there are no groups of VMs that scale by themselves"),
+    constant("supportsvmautoscaling", False, "there are no autoscale groups"),
     constant("internetprotocol", "IPv4", "networks have IPv4 addresses only"),
 )
 OF_POOLS = (
     empty_map("details", "pools have no settings of their own"),
-    empty_map("storagecapabilities", "what a pool can do is its hypervisor's to know"),
+    empty_map("storagecapabilities", "the capabilities of pools are not recorded"),
 )
 OF_ROLES = (constant("state", "enabled", "roles cannot be disabled"),)
 OF_SERVICE_OFFERINGS = (
     constant("diskofferingstrictness", False, "the root disk is part of the offering"),
-    constant("purgeresources", False, "expunged VMs are kept as rows"),
+    constant("purgeresources", False, "records of expunged VMs are kept"),
     constant("gpudisplay", False, NO_GPUS),
     constant("gpucount", 0, NO_GPUS),
 )
@@ -78,8 +78,8 @@ OF_VIRTUAL_MACHINES = (
     constant("readonlydetails", "", "no detail of a VM is read-only for all its users"),
 )
 OF_VOLUMES = (
-    constant("quiescevm", False, "guests are not told of snapshots"),
-    constant("supportsstoragesnapshot", False, "snapshots are the hypervisor's, not the storage's"),
+    constant("quiescevm", False, "guests are not quiesced for snapshots"),
+    constant("supportsstoragesnapshot", False, "the hypervisor creates snapshots, not the storage system"),
 )
 OF_ZONES = (
     constant("isnsxenabled", False, NO_NSX),

@@ -16,27 +16,30 @@ from bulkdeploy.store.deployments.deployments import plan_hosts
 from bulkdeploy.store.ledger.balance_rows import names_of
 
 PLAN_INDEX = long(
-    "planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1
+    "planindex",
+    "the index of a plan that a dry run of this call returned. The call applies exactly that plan, or is "
+    "rejected if that is no longer possible",
+    minimum=1,
 )
-PLAN_PARAMETERS = (boolean("dryrun", "only return the plan"), PLAN_INDEX)
+PLAN_PARAMETERS = (boolean("dryrun", "true: only return the plan, and change nothing; default: false"), PLAN_INDEX)
 
 MOVE_PLAN = Response(
     "plan",
     (
         *PLACED,
-        number("count", "virtual machines that are to start or to move"),
-        number("fits", "how many of them find a host"),
+        number("count", "the number of virtual machines that must be started or moved"),
+        number("fits", "the number of virtual machines for which a host was found"),
         objects(
             "move",
-            "each of them",
+            "the plan for each virtual machine",
             (
                 text("virtualmachineid", "the virtual machine"),
-                text("virtualmachinename", "its name"),
-                text("fromhostid", "the host that it leaves"),
-                text("fromhostname", "that host's name"),
-                text("hostid", "the host that it gets"),
-                text("hostname", "that host's name"),
-                text("errortext", "why it finds none"),
+                text("virtualmachinename", "the name of the virtual machine"),
+                text("fromhostid", "the host that the virtual machine leaves"),
+                text("fromhostname", "the name of the host that the virtual machine leaves"),
+                text("hostid", "the host that was found for the virtual machine"),
+                text("hostname", "the name of the host that was found for the virtual machine"),
+                text("errortext", "why no host was found"),
                 text("planner", "the deployment planner that chose the host; absent if the host was named"),
             ),
             ROOT_ADMIN_ONLY,

@@ -113,7 +113,13 @@ def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
         if command.shape is Shape.JOB and command.response is not None:
             key = command.response.key
             objects.setdefault(
-                key, Field(key, FieldType.OBJECT, "what the job worked on, as it then was", command.response.fields)
+                key,
+                Field(
+                    key,
+                    FieldType.OBJECT,
+                    "the object that the job worked on, as it was when the job finished",
+                    command.response.fields,
+                ),
             )
     return (*(objects[key] for key in sorted(objects)), *FAILURE_FIELDS)
 

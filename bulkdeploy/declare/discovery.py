@@ -11,17 +11,17 @@ from bulkdeploy.declare.unsupported_parameters import NOT_SUPPORTED, TYPES
 from bulkdeploy.domain.accounts.accounts import RoleType
 
 JOB_FIELDS = (
-    text("jobid", "the job that works on it at the moment, or that an asynchronous call began"),
-    number("jobstatus", "the state of that job: 0 in progress, 1 succeeded, 2 failed"),
+    text("jobid", "the job that is working on the object, or the job of an asynchronous call"),
+    number("jobstatus", "the status of the job: 0 in progress, 1 succeeded, 2 failed"),
 )
 """Fields that every API's answer has in CloudStack; clients expect to find them listed."""
 
-WARNING = text("warning", "parameters of the call that its command does not have and that were ignored")
+WARNING = text("warning", "the names of sent parameters that the command does not have; they were ignored")
 """In the object that a call answers, in the first where it lists some (ADR 17)."""
 
 SUCCESS_FIELDS = (
-    Field("success", FieldType.BOOLEAN, "true if it was done"),
-    text("displaytext", "what there is to say of it"),
+    Field("success", FieldType.BOOLEAN, "true if the call succeeded"),
+    text("displaytext", "a message about the result"),
 )
 
 

@@ -10,19 +10,21 @@ from bulkdeploy.declare.parameters import Parameter, boolean, integer, string, u
 from bulkdeploy.domain.entities import Entity
 
 PAGING: tuple[Parameter, ...] = (
-    integer("page", "the number of the page, from 1; it needs pagesize"),
-    integer("pagesize", "the number of rows of a page; -1, without page: all rows"),
+    integer("page", "the number of the page, starting at 1; requires pagesize"),
+    integer("pagesize", "the maximum number of rows of a page, with page; -1 without page: all rows"),
     string("keyword", "only objects with this text in their name or description"),
 )
 
 OWNER: tuple[Parameter, ...] = (
     string("account", "only objects of this account; domainid names the domain of the account"),
     uuid("domainid", Entity.DOMAIN, "only objects of this domain"),
-    boolean("isrecursive", "true, with domainid: also objects of the domains below"),
+    boolean("isrecursive", "with domainid, true: also objects of the domains below; default: false"),
     boolean("listall", "true: all objects that the caller may see, not only those of the caller's account"),
 )
 
-COUNT_ONLY: Parameter = boolean("retrieveonlyresourcecount", "true: return the count and no rows")
+COUNT_ONLY: Parameter = boolean(
+    "retrieveonlyresourcecount", "true: return only the number of matching objects, without the objects"
+)
 SHOW_ICON: Parameter = boolean("showicon", "accepted but ignored: no object has an icon")
 
 

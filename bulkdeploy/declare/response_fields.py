@@ -81,24 +81,24 @@ CONSTANTS: Mapping[type, FieldType] = {
 }
 
 ACCOUNT_FIELDS: tuple[Field, ...] = (
-    text("account", "the account that owns it"),
+    text("account", "the name of the account that owns the object; absent if a project owns it"),
     text("domainid", "the domain of the owner"),
     text("domain", "the name of the owner's domain"),
-    text("domainpath", "the names of the owner's domain and of those above it, from ROOT down"),
+    text("domainpath", "the names of all domains from ROOT down to the domain of the owner"),
 )
 
 OWNER_FIELDS: tuple[Field, ...] = (
     *ACCOUNT_FIELDS,
-    text("projectid", "the project that owns it"),
-    text("project", "the name of the project that owns it"),
+    text("projectid", "the project that owns the object; absent if an account owns it"),
+    text("project", "the name of the project that owns the object; absent if an account owns it"),
 )
 
 TAG_FIELDS: tuple[Field, ...] = (
     text("key", "the tag's key"),
     text("value", "the tag's value"),
-    text("resourcetype", "the kind of thing that is tagged"),
-    text("resourceid", "the thing that is tagged"),
-    text("customer", "the customer that the tag was set for"),
+    text("resourcetype", "the type of the tagged resource"),
+    text("resourceid", "the tagged resource"),
+    text("customer", "the text that names the customer for whom the tag was set"),
     *OWNER_FIELDS,
 )
 

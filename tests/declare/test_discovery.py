@@ -74,18 +74,18 @@ def parameter(name: str, description: str, kind: str, **more: Any) -> dict[str, 
 
 WARNING = {
     "name": "warning",
-    "description": "parameters of the call that its command does not have and that were ignored",
+    "description": "the names of sent parameters that the command does not have; they were ignored",
     "type": "string",
 }
 JOB_FIELDS = [
     {
         "name": "jobid",
-        "description": "the job that works on it at the moment, or that an asynchronous call began",
+        "description": "the job that is working on the object, or the job of an asynchronous call",
         "type": "string",
     },
     {
         "name": "jobstatus",
-        "description": "the state of that job: 0 in progress, 1 succeeded, 2 failed",
+        "description": "the status of the job: 0 in progress, 1 succeeded, 2 failed",
         "type": "integer",
     },
 ]

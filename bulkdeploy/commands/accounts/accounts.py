@@ -1,4 +1,4 @@
-"""Commands of accounts: list, create, update, enable, disable, lock and delete."""
+"""Commands of accounts (one file: the commands of one noun)."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -36,19 +36,19 @@ ACCOUNT = Response(
     "account",
     (
         text("id", "the account"),
-        text("name", "its name"),
-        number("accounttype", "its type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
-        text("state", "enabled, disabled or locked"),
-        text("domainid", "its domain"),
+        text("name", "the name of the account"),
+        number("accounttype", "the type of the account: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
+        text("state", "the state: enabled, disabled or locked"),
+        text("domainid", "the domain of the account"),
         text("domain", "the domain's name"),
-        text("domainpath", "the names of its domain and of those above it, from ROOT down"),
-        text("networkdomain", "the DNS domain of its networks"),
-        text("roleid", "its role"),
+        text("domainpath", "the names of all domains from ROOT down to the domain of the account"),
+        text("networkdomain", "the default DNS domain of the networks"),
+        text("roleid", "the role of the account"),
         text("rolename", "the role's name"),
         text("roletype", "the role's type"),
-        flag("isdefault", "whether it came with the installation"),
-        moment("created", "when it was made"),
-        objects("user", "its users", USER.fields),
+        flag("isdefault", "whether the object was created by the installation"),
+        moment("created", "the date and time of creation"),
+        objects("user", "the users of the account", USER.fields),
         *ACCOUNT_COUNTERS,
     ),
 )
@@ -121,25 +121,29 @@ def _account(call: Call) -> AccountParameters:
 
 WHICH = (
     uuid("id", Entity.ACCOUNT, "the account"),
-    string("account", "the account's name, with domainid, instead of id"),
-    uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
+    string("account", "the name of the account, together with domainid; used instead of id"),
+    uuid("domainid", Entity.DOMAIN, "the domain of the account; default: the domain of the caller"),
 )
 
 NO_DETAILS = "accounts have no details"
 
-NAME_OF_ACCOUNT = string("account", "its name; without it the user's name", rule=NAME, clearable=True)
+NAME_OF_ACCOUNT = string(
+    "account", "the name of the account; default: the name of the user", rule=NAME, clearable=True
+)
 
 NEW_ACCOUNT = (
     integer(
-        "accounttype", "0 user, 1 root admin, 2 domain admin, 3 resource admin; without effect if roleid is given"
+        "accounttype",
+        "the type of the account: 0 user, 1 root admin, 2 domain admin, 3 resource admin; ignored if roleid is "
+        "given",
     ),
-    uuid("roleid", Entity.ROLE, "its role"),
-    uuid("domainid", Entity.DOMAIN, "its domain; default the caller's"),
-    string("networkdomain", "the DNS domain of its networks", rule=NETWORK_DOMAIN, clearable=True),
+    uuid("roleid", Entity.ROLE, "the role of the account"),
+    uuid("domainid", Entity.DOMAIN, "the domain of the account; default: the domain of the caller"),
+    string("networkdomain", "the default DNS domain of the networks", rule=NETWORK_DOMAIN, clearable=True),
 )
 
 CHANGEABLE = (
-    uuid("roleid", Entity.ROLE, "its new role"),
+    uuid("roleid", Entity.ROLE, "the new role of the account"),
     string("networkdomain", "the DNS domain of its networks; empty: none", rule=NETWORK_DOMAIN, clearable=True),
 )
 
@@ -172,7 +176,7 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         *WHICH,
-        string("newname", "its new name", rule=NAME),
+        string("newname", "the new name of the account", rule=NAME),
         *CHANGEABLE,
     ),
     unsupported={"accountdetails": NO_DETAILS, "apikeyaccess": NO_KEY_ACCESS},
@@ -191,8 +195,15 @@ COMMANDS = (
             string("name", "only accounts of this name"),
             integer("accounttype", "only accounts of this type"),
             string("state", "only accounts in this state", choices=STATES),
-            strings("details", "the details of each account in the answer; default all", choices=DETAILS),
-            boolean("iscleanuprequired", "true: only accounts with something left to clean up; there are none"),
+            strings(
+                "details",
+                "the groups of fields that the response contains for each account; default: all",
+                choices=DETAILS,
+            ),
+            boolean(
+                "iscleanuprequired",
+                "true: only accounts that still have to be cleaned up; there are never any, so the list is empty",
+            ),
             SHOW_ICON,
             *(parameter for parameter in OWNER if parameter.name != "account"),
             *PAGING,
@@ -223,7 +234,12 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             *WHICH,
-            Parameter("lock", WireType.BOOLEAN, "only lock it: its virtual machines run on", required=True),
+            Parameter(
+                "lock",
+                WireType.BOOLEAN,
+                "true: only lock the account; its virtual machines keep running",
+                required=True,
+            ),
         ),
     ),
     Command(
@@ -236,13 +252,15 @@ COMMANDS = (
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(
-            string("account", "the account's name", required=True),
+            string("account", "the name of the account", required=True),
             uuid("domainid", Entity.DOMAIN, "the account's domain", required=True),
         ),
     ),
     Command(
         name="deleteAccount",
-        description="Deletes an account with all it owns; the job ends when its virtual machines are gone",
+        description=(
+            "Deletes an account with all objects that it owns. The job ends when its virtual machines are expunged"
+        ),
         handler=delete_account,
         shape=Shape.JOB_SUCCESS,
         roles=ADMINS,

@@ -30,15 +30,15 @@ DOMAIN = Response(
     "domain",
     (
         text("id", "the domain"),
-        text("name", "its name"),
-        number("level", "how far it is below ROOT, which is 0"),
-        text("path", "its name and those above it, from ROOT down: ROOT/a/b"),
-        text("parentdomainid", "the domain above it"),
-        text("parentdomainname", "the name of the domain above it"),
-        flag("haschild", "whether there are domains below it"),
-        text("networkdomain", "the DNS domain of its networks"),
+        text("name", "the name of the domain"),
+        number("level", "the depth of the domain; ROOT has depth 0"),
+        text("path", "the names of all domains from ROOT down to this one, such as ROOT/a/b"),
+        text("parentdomainid", "the parent domain"),
+        text("parentdomainname", "the name of the parent domain"),
+        flag("haschild", "whether the domain has child domains"),
+        text("networkdomain", "the default DNS domain of the networks"),
         text("state", "Active"),
-        moment("created", "when it was made"),
+        moment("created", "the date and time of creation"),
         *DOMAIN_COUNTERS,
     ),
 )
@@ -129,9 +129,14 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name; no domain beside it has it", required=True, rule=DOMAIN_NAME),
-        uuid("parentdomainid", Entity.DOMAIN, "the domain above it; default the caller's"),
-        string("networkdomain", "the DNS domain of its networks", rule=NETWORK_DOMAIN, clearable=True),
+        string(
+            "name",
+            "the name of the domain; unique among the domains with the same parent",
+            required=True,
+            rule=DOMAIN_NAME,
+        ),
+        uuid("parentdomainid", Entity.DOMAIN, "the parent domain; default: the domain of the caller"),
+        string("networkdomain", "the default DNS domain of the networks", rule=NETWORK_DOMAIN, clearable=True),
     ),
     unsupported={"domainid": NO_CUSTOM_IDS},
 )
@@ -147,7 +152,7 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         uuid("id", Entity.DOMAIN, "the domain", required=True),
-        string("name", "its new name", rule=DOMAIN_NAME),
+        string("name", "the new name of the domain", rule=DOMAIN_NAME),
         string("networkdomain", "the DNS domain of its networks; empty: none", rule=NETWORK_DOMAIN, clearable=True),
     ),
 )
@@ -164,9 +169,13 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.DOMAIN, "only this domain"),
             string("name", "only domains of this name"),
-            integer("level", "only domains this far below ROOT"),
-            boolean("listall", "the domains below the caller's, too"),
-            strings("details", "the details of each domain in the answer; default all", choices=DETAILS),
+            integer("level", "only domains at this depth; ROOT has depth 0"),
+            boolean("listall", "true: also the domains below the domain of the caller"),
+            strings(
+                "details",
+                "the groups of fields that the response contains for each domain; default: all",
+                choices=DETAILS,
+            ),
             SHOW_ICON,
             *PAGING,
         ),
@@ -181,9 +190,12 @@ COMMANDS = (
         roles=ADMINS,
         errors=(PermissionDenied,),
         parameters=(
-            uuid("id", Entity.DOMAIN, "the domain above; default the caller's"),
+            uuid("id", Entity.DOMAIN, "the parent domain; default: the domain of the caller"),
             string("name", "only domains of this name"),
-            boolean("isrecursive", "all below it, not only those right below it"),
+            boolean(
+                "isrecursive",
+                "true: all domains below the parent domain, at any depth; default: only its direct children",
+            ),
             boolean("listall", "the same as isrecursive"),
             SHOW_ICON,
             *PAGING,
@@ -202,7 +214,11 @@ COMMANDS = (
         errors=(PermissionDenied, ResourceInUse),
         parameters=(
             uuid("id", Entity.DOMAIN, "the domain", required=True),
-            boolean("cleanup", "delete what is in it, too; otherwise it must be empty"),
+            boolean(
+                "cleanup",
+                "true: also delete all accounts, projects and domains in the domain; otherwise the domain must "
+                "be empty",
+            ),
         ),
     ),
 )

@@ -9,7 +9,7 @@ from bulkdeploy.declare.value_rules import NAME, PASSWORD, TIME_ZONE
 from bulkdeploy.services.accounts.users import prepare_users
 
 NEW_USER = (
-    string("username", "the name to log in by; no other user of the domain has it", required=True, rule=NAME),
+    string("username", "the login name, unique in the domain", required=True, rule=NAME),
     string("password", "the password in plain text", required=True, rule=PASSWORD),
     string("firstname", "the first name", required=True),
     string("lastname", "the last name", required=True),

@@ -89,8 +89,11 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("projectid", Entity.PROJECT, "the project", required=True),
-            string("account", "the invited account, of the project's domain; default the caller's"),
-            boolean("accept", "true accepts the invitation, which is the default; false declines it"),
+            string(
+                "account",
+                "the name of the invited account, in the domain of the project; default: the account of the caller",
+            ),
+            boolean("accept", "true (default): accept the invitation; false: decline it"),
         ),
         unsupported={
             "token": "invitations are not sent by e-mail, so that they have no tokens",

@@ -23,8 +23,8 @@ PROJECT_ROLE = Response(
     "projectrole",
     (
         text("id", "the role"),
-        text("name", "its name"),
-        text("description", "its description"),
+        text("name", "the name of the role"),
+        text("description", "the description of the role"),
         text("projectid", "the project"),
         flag("ispublic", "always true: all members of the project see it"),
     ),
@@ -155,8 +155,8 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             THE_PROJECT,
-            string("name", "its name; no other role of the project has it", required=True),
-            string("description", "its description"),
+            string("name", "the name of the role, unique in the project", required=True),
+            string("description", "the description of the role"),
         ),
     ),
     Command(
@@ -170,13 +170,15 @@ COMMANDS = (
         parameters=(
             THE_PROJECT,
             uuid("id", Entity.PROJECT_ROLE, "the role", required=True),
-            string("name", "its new name"),
-            string("description", "its new description"),
+            string("name", "the new name of the role"),
+            string("description", "the new description of the role"),
         ),
     ),
     Command(
         name="deleteProjectRole",
-        description="Deletes a role of a project that no member has and no pending invitation promises",
+        description=(
+            "Deletes a role of a project. No member of the project and no pending invitation may have the role"
+        ),
         handler=delete_project_role,
         shape=Shape.SUCCESS,
         changes_state=True,
@@ -185,7 +187,7 @@ COMMANDS = (
     ),
     Command(
         name="createProjectRolePermission",
-        description="Adds a rule to a role of a project, behind all others",
+        description="Adds a rule to a role of a project, after all existing rules",
         handler=create_project_role_permission,
         shape=Shape.OBJECT,
         response=PROJECT_RULE,
@@ -203,9 +205,13 @@ COMMANDS = (
         parameters=(
             THE_PROJECT,
             THE_ROLE,
-            uuids("ruleorder", Entity.PROJECT_ROLE_PERMISSION, "all rules of the role, in the order of comparison"),
+            uuids(
+                "ruleorder",
+                Entity.PROJECT_ROLE_PERMISSION,
+                "the ids of all rules of the role, in the order of their evaluation",
+            ),
             uuid("projectrolepermissionid", Entity.PROJECT_ROLE_PERMISSION, "the rule of the role"),
-            string("permission", "whether that rule allows or denies", choices=PERMISSIONS),
+            string("permission", "the new permission of the rule, allow or deny", choices=PERMISSIONS),
         ),
         rules=(
             ExactlyOne(("ruleorder", "projectrolepermissionid")),

@@ -1,4 +1,4 @@
-"""Commands of projects: list, create, update, activate, suspend and delete."""
+"""Commands of projects (one file: the commands of one noun)."""
 
 from bulkdeploy.commands.accounts.responses import ACCOUNT_COUNTERS
 from bulkdeploy.commands.call import Call
@@ -22,18 +22,18 @@ PROJECT = Response(
     "project",
     (
         text("id", "the project"),
-        text("name", "its name"),
-        text("displaytext", "its description"),
+        text("name", "the name of the project"),
+        text("displaytext", "the description of the project"),
         text("state", "Active or Suspended"),
-        text("domainid", "its domain"),
+        text("domainid", "the domain of the project"),
         text("domain", "the domain's name"),
-        text("projectaccountname", "the account behind it"),
+        text("projectaccountname", "the internal account that owns the objects of the project"),
         objects(
             "owner",
-            "who manages it",
-            (text("account", "the account's name"), text("accountid", "the account")),
+            "the accounts that manage the project",
+            (text("account", "the name of the account"), text("accountid", "the account")),
         ),
-        moment("created", "when it was made"),
+        moment("created", "the date and time of creation"),
         *ACCOUNT_COUNTERS,
     ),
 )
@@ -72,10 +72,10 @@ MEMBER = Response(
         text("projectid", "the project"),
         text("project", "the project's name"),
         text("accountid", "the account"),
-        text("account", "the account's name"),
+        text("account", "the name of the account"),
         number("accounttype", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
         text("role", "Admin or Regular"),
-        text("projectroleid", "the role of the project that restricts it"),
+        text("projectroleid", "the project role that restricts the account"),
         text("domainid", "the account's domain"),
         text("domain", "the domain's name"),
     ),
@@ -175,7 +175,11 @@ COMMANDS = (
             string("displaytext", "only projects of this description"),
             string("state", "only projects in this state"),
             string("username", "only projects of accounts with a user of this name"),
-            strings("details", "the details of each project in the answer; default all", choices=DETAILS),
+            strings(
+                "details",
+                "the groups of fields that the response contains for each project; default: all",
+                choices=DETAILS,
+            ),
             SHOW_ICON,
             *OWNER,
             *PAGING,
@@ -200,18 +204,26 @@ COMMANDS = (
     ),
     Command(
         name="createProject",
-        description="Creates a project, whose objects several accounts own together",
+        description="Creates a project. Its member accounts own the objects of the project together.",
         handler=create_project,
         shape=Shape.JOB,
         response=PROJECT,
         changes_state=True,
         errors=(PermissionDenied, ResourceLimitExceeded),
         parameters=(
-            string("name", "its name; no other project of the domain has it", required=True),
-            string("displaytext", "its description; default its name"),
-            string("account", "the account of the domain that manages it; default the caller's"),
-            uuid("accountid", Entity.ACCOUNT, "the account that manages it, by its id instead of by name"),
-            uuid("domainid", Entity.DOMAIN, "the domain of the account; without account, that of the project"),
+            string("name", "the name of the project, unique in the domain", required=True),
+            string("displaytext", "the description of the project; default: the name"),
+            string(
+                "account",
+                "the name of the account that manages the project; domainid names its domain. Default: the "
+                "account of the caller",
+            ),
+            uuid(
+                "accountid",
+                Entity.ACCOUNT,
+                "the id of the account that manages the project; used instead of account",
+            ),
+            uuid("domainid", Entity.DOMAIN, "the domain of the account or, if account is left out, of the project"),
         ),
         unsupported={"userid": ACCOUNTS_ONLY},
     ),
@@ -225,14 +237,14 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             THE_PROJECT,
-            string("name", "its new name"),
-            string("displaytext", "its new description"),
-            string("account", "an account of its domain, which is to manage it or to have roletype"),
+            string("name", "the new name of the project"),
+            string("displaytext", "the new description of the project"),
+            string("account", "the name of an account in the domain of the project, whose role is changed"),
             boolean(
                 "swapowner",
-                "true: former managers become Regular; default true",
+                "true (default): the account becomes the only manager, and former managers get the role Regular",
             ),
-            string("roletype", "the role of that account", choices=ROLES),
+            string("roletype", "the new role of the account", choices=ROLES),
         ),
         rules=(Needs("roletype", "account"),),
         unsupported={"userid": ACCOUNTS_ONLY},
@@ -259,14 +271,17 @@ COMMANDS = (
     ),
     Command(
         name="deleteProject",
-        description="Deletes a project; the job ends when its virtual machines are gone",
+        description="Deletes a project. The job ends when its virtual machines are expunged",
         handler=delete_project,
         shape=Shape.JOB_SUCCESS,
         changes_state=True,
         errors=(PermissionDenied, ResourceInUse),
         parameters=(
             THE_PROJECT,
-            boolean("cleanup", "delete what it owns, too; otherwise it must own nothing"),
+            boolean(
+                "cleanup",
+                "true: also delete all objects that the project owns; otherwise the project must own nothing",
+            ),
         ),
     ),
     Command(
@@ -278,8 +293,8 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("projectid", Entity.PROJECT, "the project", required=True),
-            string("account", "the account's name", required=True),
-            string("roletype", "its role; default Regular", choices=ROLES),
+            string("account", "the name of the account", required=True),
+            string("roletype", "the role of the account in the project; default: Regular", choices=ROLES),
             string("email", "accepted without effect: the account is added at once, and no invitation is sent"),
             uuid("projectroleid", Entity.PROJECT_ROLE, "the project role that restricts the account"),
         ),
@@ -293,7 +308,7 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("projectid", Entity.PROJECT, "the project", required=True),
-            string("account", "the account's name", required=True),
+            string("account", "the name of the account", required=True),
         ),
     ),
 )

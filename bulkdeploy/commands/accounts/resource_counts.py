@@ -39,15 +39,24 @@ COMMANDS = (
                 *OWNER_FIELDS,
                 text("resourcetype", "the resource's number"),
                 text("resourcetypename", "the resource's name, such as user_vm"),
-                large_number("resourcecount", "how much is used: pieces, MiB of memory or GiB of storage"),
+                large_number(
+                    "resourcecount", "the used amount: a number of objects, MiB of memory or GiB of storage"
+                ),
             ),
         ),
         roles=ADMINS,
         changes_state=True,
         errors=(PermissionDenied,),
         parameters=(
-            uuid("domainid", Entity.DOMAIN, "the domain, or the account's domain", required=True),
-            string("account", "the account; without it all accounts in and below the domain"),
+            uuid(
+                "domainid",
+                Entity.DOMAIN,
+                "the domain whose resources are counted or, with account, the domain of the account",
+                required=True,
+            ),
+            string(
+                "account", "the name of the account; default: all accounts in the domain and in the domains below"
+            ),
             uuid("projectid", Entity.PROJECT, "the project"),
             integer("resourcetype", "the number of the resource type; default: all types"),
         ),

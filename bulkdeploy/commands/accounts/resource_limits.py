@@ -31,7 +31,7 @@ RESOURCE_LIMIT = Response(
         *OWNER_FIELDS,
         text("resourcetype", "the resource's number"),
         text("resourcetypename", "the resource's name, such as user_vm"),
-        large_number("max", "the limit: a number, MiB of memory or GiB of storage; -1: no limit"),
+        large_number("max", "the limit: a number of objects, MiB of memory or GiB of storage; -1: no limit"),
     ),
 )
 
@@ -87,8 +87,8 @@ UPDATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        integer("resourcetype", "the resource, by its number", required=True),
-        long("max", "the limit: a number, MiB of memory or GiB of storage; -1: no limit"),
+        integer("resourcetype", "the number of the resource type", required=True),
+        long("max", "the limit: a number of objects, MiB of memory or GiB of storage; -1: no limit"),
         *HOLDER,
     ),
     unsupported={"tag": NO_TAGGED_LIMITS},
@@ -103,22 +103,24 @@ COMMANDS = (
         response=RESOURCE_LIMIT,
         errors=(PermissionDenied,),
         parameters=(
-            integer("resourcetype", "only this resource, by its number"),
+            integer("resourcetype", "only the limit of the resource type with this number"),
             string(
                 "resourcetypename",
-                "only this resource, by its name",
+                "only the limit of the resource type with this name",
                 choices=TYPES,
             ),
             *HOLDER,
             boolean(
-                "listall", "accepted without effect: the limits are always those of the named account or domain"
+                "listall",
+                "accepted but ignored: the response always contains the limits of the named account or domain",
             ),
             boolean(
-                "isrecursive", "accepted without effect: the limits are always those of the named account or domain"
+                "isrecursive",
+                "accepted but ignored: the response always contains the limits of the named account or domain",
             ),
             *PAGING,
         ),
-        unsupported={"id": "limits have no ids; resourcetype says which", "tag": NO_TAGGED_LIMITS},
+        unsupported={"id": "limits have no ids; use resourcetype", "tag": NO_TAGGED_LIMITS},
     ),
     UPDATE,
 )

@@ -8,14 +8,14 @@ USER = Response(
     "user",
     (
         text("id", "the user"),
-        text("username", "the name to log in by"),
+        text("username", "the login name"),
         text("firstname", "the first name"),
         text("lastname", "the last name"),
         text("email", "the e-mail address"),
         text("timezone", "the time zone"),
-        text("state", "enabled, disabled or locked"),
+        text("state", "the state: enabled, disabled or locked"),
         text("accountid", "the account"),
-        text("account", "the account's name"),
+        text("account", "the name of the account"),
         number("accounttype", "the account's type: 0 user, 1 root admin, 2 domain admin, 3 resource admin"),
         text("domainid", "the account's domain"),
         text("domain", "the domain's name"),
@@ -50,9 +50,9 @@ def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
     for noun, meaning in nouns.items():
         total = fraction if noun == "secondarystorage" else large_number
         fields += (
-            text(f"{noun}limit", f"how many {meaning} it may have, or Unlimited"),
-            total(f"{noun}total", f"how many {meaning} it has"),
-            text(f"{noun}available", f"how many more {meaning} it may have, or Unlimited"),
+            text(f"{noun}limit", f"the maximum number of {meaning}, or Unlimited"),
+            total(f"{noun}total", f"the present number of {meaning}"),
+            text(f"{noun}available", f"the number of {meaning} that remain until the limit, or Unlimited"),
         )
     return tuple(fields)
 
@@ -61,6 +61,6 @@ DOMAIN_COUNTERS = counter_fields({**ACCOUNT_NOUNS, "project": "projects"})
 
 ACCOUNT_COUNTERS = (
     *counter_fields(ACCOUNT_NOUNS),
-    number("vmrunning", "how many of its VMs run"),
-    number("vmstopped", "how many of its VMs do not run"),
+    number("vmrunning", "the number of running VMs"),
+    number("vmstopped", "the number of VMs that are not running"),
 )

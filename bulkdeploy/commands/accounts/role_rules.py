@@ -11,16 +11,16 @@ RULE = Response(
     "rolepermission",
     (
         text("id", "the rule"),
-        text("rule", "an API's name, * standing for any letters"),
+        text("rule", "the name of an API; * matches any characters"),
         text("permission", "allow or deny"),
-        text("description", "its description"),
+        text("description", "the description of the rule"),
         text("roleid", "the role"),
         text("rolename", "the role's name"),
     ),
 )
 
 RULE_PARAMETERS = (
-    string("rule", "an API's name, * standing for any letters", required=True, rule=API_PATTERN),
+    string("rule", "the name of an API; * matches any characters", required=True, rule=API_PATTERN),
     string("permission", "allow or deny", required=True, choices=PERMISSIONS),
-    string("description", "its description"),
+    string("description", "the description of the rule"),
 )

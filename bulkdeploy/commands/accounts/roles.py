@@ -32,12 +32,12 @@ ROLE = Response(
     "role",
     (
         text("id", "the role"),
-        text("name", "its name"),
+        text("name", "the name of the role"),
         text("type", "Admin, ResourceAdmin, DomainAdmin or User"),
-        text("description", "its description"),
-        flag("isdefault", "whether it came with the installation"),
-        flag("ispublic", "whether others than root admins see it and give it to accounts"),
-        moment("created", "when it was made"),
+        text("description", "the description of the role"),
+        flag("isdefault", "whether the object was created by the installation"),
+        flag("ispublic", "whether users other than root admins can see the role and assign it to accounts"),
+        moment("created", "the date and time of creation"),
         *OF_ROLES,
     ),
 )
@@ -122,10 +122,10 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name; no other role has it", required=True, rule=ROLE_NAME),
-        string("type", "its type", choices=TYPES),
+        string("name", "the name of the role, unique among roles", required=True, rule=ROLE_NAME),
+        string("type", "the type of the role", choices=TYPES),
         uuid("roleid", Entity.ROLE, "the role whose type and rules are copied"),
-        string("description", "its description"),
+        string("description", "the description of the role"),
         PUBLICITY,
     ),
     rules=(ExactlyOne(("type", "roleid")),),
@@ -143,16 +143,16 @@ UPDATE = Command(
     errors=(PermissionDenied, ResourceInUse),
     parameters=(
         uuid("id", Entity.ROLE, "the role", required=True),
-        string("name", "its new name", rule=ROLE_NAME),
-        string("type", "its new type", choices=TYPES),
-        string("description", "its new description"),
+        string("name", "the new name of the role", rule=ROLE_NAME),
+        string("type", "the new type of the role", choices=TYPES),
+        string("description", "the new description of the role"),
         PUBLICITY,
     ),
 )
 
 CREATE_RULE = Command(
     name="createRolePermission",
-    description="Adds a rule to a role, behind all others",
+    description="Adds a rule to a role, after all existing rules",
     handler=create_role_permission,
     shape=Shape.OBJECT,
     response=RULE,
@@ -169,7 +169,9 @@ CREATE_RULE = Command(
 IMPORT = replace(
     CREATE,
     name="importRole",
-    description="Creates a role with these rules; forced=true changes an existing role of the name",
+    description=(
+        "Creates a role with the given rules. With forced=true, an existing role with this name gets the rules"
+    ),
     handler=import_role,
     errors=(PermissionDenied, ResourceInUse),
     parameters=(
@@ -200,7 +202,7 @@ COMMANDS = (
             uuid("id", Entity.ROLE, "only this role"),
             string("name", "only roles of this name"),
             string("type", "only roles of this type", choices=TYPES),
-            string("state", "only roles in this state; all here are enabled", choices=("enabled", "disabled")),
+            string("state", "only roles in this state; all roles are enabled", choices=("enabled", "disabled")),
             *PAGING,
         ),
     ),
@@ -240,7 +242,11 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("roleid", Entity.ROLE, "the role", required=True),
-            uuids("ruleorder", Entity.ROLE_PERMISSION, "all rules of the role in the order of their evaluation"),
+            uuids(
+                "ruleorder",
+                Entity.ROLE_PERMISSION,
+                "the ids of all rules of the role, in the order of their evaluation",
+            ),
             uuid("ruleid", Entity.ROLE_PERMISSION, "the rule of the role"),
             string("permission", "the new permission of the rule, allow or deny", choices=PERMISSIONS),
         ),

@@ -114,7 +114,7 @@ def get_user_keys(call: Call) -> Mapping[str, Any]:
 
 
 USER_KEYS = Response(
-    "userkeys", (text("apikey", "the API key"), text("secretkey", "what requests with that key are signed with"))
+    "userkeys", (text("apikey", "the API key"), text("secretkey", "the secret key with which requests are signed"))
 )
 
 STATES = tuple(state.value for state in AccountState)
@@ -137,8 +137,8 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("account", "the account's name; domainid names its domain", required=True),
-        uuid("domainid", Entity.DOMAIN, "the account's domain; default the caller's"),
+        string("account", "the name of the account; domainid names its domain", required=True),
+        uuid("domainid", Entity.DOMAIN, "the domain of the account; default: the domain of the caller"),
         *NEW_USER,
     ),
     unsupported={"userid": NO_CUSTOM_IDS},
@@ -155,7 +155,7 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         THE_USER,
-        string("username", "the new name to log in by", rule=NAME),
+        string("username", "the new login name", rule=NAME),
         string("firstname", "the first name"),
         string("lastname", "the last name"),
         string("email", "the e-mail address"),
@@ -167,7 +167,7 @@ UPDATE = Command(
     rules=KEYS_TOGETHER,
     unsupported={
         "apikeyaccess": NO_KEY_ACCESS,
-        "mandate2fa": "users log in with a password alone",
+        "mandate2fa": "two-factor authentication is not supported",
     },
 )
 
@@ -215,7 +215,10 @@ COMMANDS = (
     ),
     Command(
         name="lockUser",
-        description="Locks a user, as disableUser does; enableUser unlocks it",
+        description=(
+            "Locks a user: its password, keys and sessions stop working, as with disableUser. enableUser unlocks "
+            "the user"
+        ),
         handler=lock_user,
         shape=Shape.OBJECT,
         response=USER,
@@ -237,7 +240,7 @@ COMMANDS = (
     ),
     Command(
         name="deleteUser",
-        description="Deletes a user; what the account owns stays",
+        description="Deletes a user. Objects of the user's account are kept",
         handler=delete_user,
         shape=Shape.SUCCESS,
         roles=ADMINS,
@@ -307,7 +310,7 @@ NOUNS = (
         more=(
             *KEYS,
             string("passwordhash", "in place of the password: its argon2id hash", rule=PASSWORD_HASH),
-            string("state", "enabled, disabled or locked", choices=STATES),
+            string("state", "the state: enabled, disabled or locked", choices=STATES),
         ),
         optional=("password", "firstname", "lastname", "email"),
         read=service.read_users,

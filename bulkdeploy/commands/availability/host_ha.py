@@ -63,7 +63,12 @@ COMMANDS: tuple[Command, ...] = (
         roles=ROOT_ADMIN_ONLY,
         authorized=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(THE_HOST, string("provider", "the provider: see listHostHAProviders", required=True)),
+        parameters=(
+            THE_HOST,
+            string(
+                "provider", "the name of the host HA provider, as returned by listHostHAProviders", required=True
+            ),
+        ),
     ),
     *switch_commands("HA", "host HA", "4.11", service.set_enabled, HOST_HA, answers_success_of_many=True),
     Command(
@@ -83,7 +88,7 @@ COMMANDS: tuple[Command, ...] = (
         since="4.11",
         handler=list_providers,
         shape=Shape.LIST,
-        response=Response("haprovider", (text("haprovider", "the provider"),)),
+        response=Response("haprovider", (text("haprovider", "the name of the provider"),)),
         roles=ROOT_ADMIN_ONLY,
         authorized=ROOT_ADMIN_ONLY,
         parameters=(string("hypervisor", "only providers for hosts of this hypervisor", required=True),),
@@ -98,10 +103,10 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             THE_HOST,
-            boolean("health", "whether the host answers"),
-            boolean("activity", "whether its virtual machines are active"),
-            boolean("recover", "whether it can be reset"),
-            boolean("fence", "whether it can be fenced"),
+            boolean("health", "the simulated health: whether the host responds"),
+            boolean("activity", "the simulated activity: whether the host's virtual machines are active"),
+            boolean("recover", "the simulated recovery: whether the host can be reset"),
+            boolean("fence", "the simulated fencing: whether the host can be fenced"),
         ),
     ),
     Command(
@@ -115,8 +120,8 @@ COMMANDS: tuple[Command, ...] = (
                 text("event", "the event that caused the transition"),
                 text("prevhastate", "the state before"),
                 text("hastate", "the state after"),
-                number("activitycounter", "activity checks with a result"),
-                number("recoverycounter", "resets"),
+                number("activitycounter", "the number of activity checks that returned a result"),
+                number("recoverycounter", "the number of resets"),
             ),
         ),
         roles=ROOT_ADMIN_ONLY,

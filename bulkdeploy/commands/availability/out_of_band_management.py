@@ -108,7 +108,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="changeOutOfBandManagementPassword",
-        description="Changes the password of the controller's user, at the controller and in the configuration",
+        description=(
+            "Changes the password of the user of a host's management controller, both on the controller and in the "
+            "stored configuration"
+        ),
         since="4.9.0",
         handler=change_password,
         shape=Shape.JOB,

@@ -5,11 +5,11 @@ from bulkdeploy.declare.responses import Field, Response
 
 POWER_FIELDS: tuple[Field, ...] = (
     flag("enabled", "whether out-of-band management is enabled for the host"),
-    text("powerstate", "On, Off, Unknown, or Disabled"),
+    text("powerstate", "the power state: On, Off or Unknown; Disabled if out-of-band management is disabled"),
     text("driver", "the power driver"),
     text("address", "the address of the management controller"),
-    text("port", "its port"),
-    text("username", "its user"),
+    text("port", "the port of the management controller"),
+    text("username", "the user of the management controller"),
 )
 
 OUT_OF_BAND_MANAGEMENT = Response(
@@ -27,9 +27,10 @@ HA_FIELDS: tuple[Field, ...] = (
     flag("haenable", "whether host HA is enabled for the host"),
     text(
         "hastate",
-        "Disabled, Available, Ineligible, Suspect, Checking, Degraded, Recovering, Recovered, Fencing or Fenced",
+        "the state of host HA: Disabled, Available, Ineligible, Suspect, Checking, Degraded, Recovering, "
+        "Recovered, Fencing or Fenced",
     ),
-    text("haprovider", "the provider"),
+    text("haprovider", "the name of the provider"),
 )
 
 HOST_HA = Response("hostha", (text("hostid", "the host"), *HA_FIELDS, flag("status", "whether the call succeeded")))

@@ -21,13 +21,16 @@ COMMANDS = (
     Command(
         name="listDetailOptions",
         authorized=EVERY_ROLE,
-        description="Lists values to choose from for the details of things: there are none, any text is as good",
+        description=(
+            "Lists suggested values for the details of resources. The list is always empty: any text is accepted "
+            "as a detail"
+        ),
         handler=list_detail_options,
         shape=Shape.OBJECT,
         response=Response("detailoptions", (text_map("details", "always empty"),)),
         parameters=(
-            string("resourcetype", "the kind of thing, such as UserVm", required=True),
-            string("resourceid", "the thing"),
+            string("resourcetype", "the type of the resource, such as UserVm", required=True),
+            string("resourceid", "the resource"),
         ),
     ),
 )

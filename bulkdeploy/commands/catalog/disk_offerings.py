@@ -40,23 +40,27 @@ DISK_OFFERING = Response(
     "diskoffering",
     (
         text("id", "the disk offering"),
-        text("name", "its name"),
-        text("displaytext", "its description"),
-        large_number("disksize", "size of the disk, GiB; 0 where it is chosen"),
-        flag("iscustomized", "whether the caller chooses the size"),
+        text("name", "the name of the offering"),
+        text("displaytext", "the description of the offering"),
+        large_number("disksize", "the size of the disk in GiB; 0 if callers choose the size"),
+        flag("iscustomized", "whether callers choose the size when they create a volume"),
         flag("iscustomizediops", "always false"),
-        text("storagetype", "shared, or local where disks of hosts are used"),
-        text("provisioningtype", "thin, sparse or fat"),
+        text("storagetype", "the storage type: shared, or local (local disks of hosts)"),
+        text("provisioningtype", "the provisioning type: thin, sparse or fat"),
         *disk_fields("encrypt"),
-        text("tags", "tags that a pool must have, separated by commas"),
-        flag("displayoffering", "whether it is shown to users"),
-        text_map("details", "its details"),
-        text("state", "Active or Inactive"),
-        text("domainid", "the domains it is for, separated by commas; absent: everybody"),
-        text("domain", "their names"),
-        text("zoneid", "the zones it is offered in, separated by commas; absent: everywhere"),
-        text("zone", "their names"),
-        moment("created", "when it was made"),
+        text(
+            "tags",
+            "tags, separated by commas; volumes of the offering are created only on storage pools that have "
+            "all of them",
+        ),
+        flag("displayoffering", "whether users can see the VM"),
+        text_map("details", "the details of the offering"),
+        text("state", "the state: Active or Inactive"),
+        text("domainid", "the domains that may use the offering, separated by commas; absent: all domains"),
+        text("domain", "the names of the domains"),
+        text("zoneid", "the zones in which the offering is available, separated by commas; absent: all zones"),
+        text("zone", "the names of the zones"),
+        moment("created", "the date and time of creation"),
         *OF_DISK_OFFERINGS,
     ),
 )
@@ -100,7 +104,7 @@ def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
 
 CREATE = Command(
     name="createDiskOffering",
-    description="Creates a disk offering, for all domains or for some",
+    description="Creates a disk offering for all domains or for the named domains",
     handler=create_disk_offering,
     shape=Shape.OBJECT,
     response=DISK_OFFERING,
@@ -108,7 +112,7 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name", required=True, rule=NAME),
+        string("name", "the name of the offering", required=True, rule=NAME),
         string("displaytext", "the description; default: the name", length=4096),
         long(
             "disksize",
@@ -117,15 +121,34 @@ CREATE = Command(
             maximum=MOST_DISK_GIB,
             unit=GIB,
         ),
-        boolean("customized", "whether the caller chooses the size"),
-        string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
-        string("provisioningtype", "thin, sparse or fat; default thin", choices=PROVISIONING_TYPES),
+        boolean("customized", "whether callers choose the size when they create a volume; default: false"),
+        string(
+            "storagetype",
+            "the storage type: shared (default) or local",
+            choices=tuple(kind.value for kind in StorageType),
+        ),
+        string(
+            "provisioningtype", "the provisioning type: thin (default), sparse or fat", choices=PROVISIONING_TYPES
+        ),
         *disk_parameters("encrypt"),
-        string("tags", "tags that a pool must have, separated by commas", rule=TAGS, length=4096),
-        boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
-        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
-        uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
-        mapping("details", "its details: details[0].key and details[0].value"),
+        string(
+            "tags",
+            "tags, separated by commas; volumes of the offering are created only on storage pools that have "
+            "all of them",
+            rule=TAGS,
+            length=4096,
+        ),
+        boolean(
+            "displayoffering", "whether users other than root admins can see the offering", roles=ROOT_ADMIN_ONLY
+        ),
+        uuids(
+            "domainid",
+            Entity.DOMAIN,
+            "the domains that may use the offering, including the domains below; only root admins may leave it "
+            "out, which means all domains",
+        ),
+        uuids("zoneid", Entity.ZONE, "the zones in which the offering is available; default: all zones"),
+        mapping("details", "the details of the offering: details[0].key and details[0].value"),
     ),
     rules=DISK_RULES,
     unsupported={**OF_OFFERINGS, "disksizestrictness": "volumes can be resized"},
@@ -142,21 +165,36 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         uuid("id", Entity.DISK_OFFERING, "the offering", required=True),
-        string("name", "its new name", rule=NAME),
-        string("displaytext", "its new description", length=4096),
-        string("tags", "tags that a pool must have, separated by commas; empty: none", rule=TAGS),
-        boolean("displayoffering", "whether it is shown to others than root admins", roles=ROOT_ADMIN_ONLY),
-        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
-        string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
-        string("state", "Active or Inactive", choices=("Active", "Inactive")),
-        integer("sortkey", "its place in lists, smallest first"),
+        string("name", "the new name of the offering", rule=NAME),
+        string("displaytext", "the new description of the offering", length=4096),
+        string(
+            "tags",
+            "the new tags, separated by commas; volumes of the offering are created only on storage pools that "
+            "have all of them; empty: no tags",
+            rule=TAGS,
+        ),
+        boolean(
+            "displayoffering", "whether users other than root admins can see the offering", roles=ROOT_ADMIN_ONLY
+        ),
+        string(
+            "domainid",
+            "the domains that may use the offering, separated by commas; public: all domains",
+            length=4096,
+        ),
+        string(
+            "zoneid",
+            "the zones in which the offering is available, separated by commas; all: all zones",
+            length=4096,
+        ),
+        string("state", "the state: Active or Inactive", choices=("Active", "Inactive")),
+        integer("sortkey", "the position in lists: lower numbers first"),
     ),
     unsupported=OF_VOLUMES,
 )
 
 DELETE = Command(
     name="deleteDiskOffering",
-    description="Deletes a disk offering; volumes that have it keep it",
+    description="Deletes a disk offering. Existing volumes keep it",
     handler=delete_disk_offering,
     shape=Shape.SUCCESS,
     roles=EVERY_ADMIN,
@@ -186,7 +224,11 @@ COMMANDS = (
                 Entity.VIRTUAL_MACHINE,
                 "only offerings that are suitable for volumes of this VM",
             ),
-            uuid("volumeid", Entity.VOLUME, "only other offerings with the tags and storage type of this volume's"),
+            uuid(
+                "volumeid",
+                Entity.VOLUME,
+                "only offerings other than that of this volume, with the same tags and storage type",
+            ),
             uuid(
                 "storageid",
                 Entity.STORAGE_POOL,
@@ -196,7 +238,7 @@ COMMANDS = (
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
             string(
                 "state",
-                "only offerings in this state; default Active; all: in any state",
+                "only offerings in this state; default: Active; all: in any state",
                 choices=("Active", "Inactive", ANY_STATE),
             ),
             boolean("encrypt", "only offerings with encrypted disks (true) or without (false)"),

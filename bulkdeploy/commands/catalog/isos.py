@@ -62,7 +62,7 @@ COMMANDS = (
             ),
             uuid("id", Entity.ISO, "only this ISO"),
             boolean("bootable", "only bootable ISOs (true) or others (false)"),
-            boolean("ispublic", "only public ones (true) or others (false)"),
+            boolean("ispublic", "true: only public images; false: only images that are not public"),
             *PARAMETERS,
         ),
         unsupported=dict.fromkeys(("imagestoreid", "storageid"), NO_IMAGE_STORES),

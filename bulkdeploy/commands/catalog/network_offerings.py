@@ -1,4 +1,4 @@
-"""Commands of network offerings: list, create, update and delete."""
+"""Commands of network offerings (one file: the commands of one noun)."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -30,42 +30,50 @@ NETWORK_OFFERING = Response(
     "networkoffering",
     (
         text("id", "the network offering"),
-        text("name", "its name"),
-        text("displaytext", "its description"),
+        text("name", "the name of the offering"),
+        text("displaytext", "the description of the offering"),
         text("guestiptype", "the type of its networks: Isolated, Shared or L2"),
         text("traffictype", "Guest"),
-        text("availability", "Optional or Required"),
-        flag("specifyvlan", "whether callers choose the VLAN of a network"),
-        flag("isdefault", "whether it came with the installation"),
+        text("availability", "the availability of networks of the offering: Optional or Required"),
+        flag("specifyvlan", "whether callers set the VLAN of a network when they create it"),
+        flag("isdefault", "whether the object was created by the installation"),
         flag("forvpc", "always false"),
-        text("state", "Enabled or Disabled"),
-        flag("specifyipranges", "whether addresses are given when a network is made"),
-        flag("ispersistent", "whether networks of the offering exist without VMs"),
+        text("state", "the state: Enabled or Disabled"),
+        flag("specifyipranges", "whether callers set the address ranges of a network when they create it"),
+        flag("ispersistent", "whether networks of the offering are set up even if they have no VMs"),
         flag("conservemode", "whether services may share a public address"),
         flag("egressdefaultpolicy", "whether outgoing traffic is allowed without a rule"),
-        number("networkrate", "network rate, Mbit/s; absent: unlimited"),
+        number("networkrate", "the maximum network rate in Mbit/s; absent: unlimited"),
         text(
-            "serviceofferingid", "the service offering named for its virtual routers; kept, as there are no routers"
+            "serviceofferingid",
+            "the service offering for virtual routers; stored without effect, because there are no routers",
         ),
         objects(
             "service",
-            "what its networks offer to VMs",
+            "the services of the networks of this offering",
             (
                 text("name", "the service, such as Dhcp"),
-                objects("provider", "who offers it", (text("name", "the provider, such as VirtualRouter"),)),
+                objects(
+                    "provider",
+                    "the providers of the service",
+                    (text("name", "the provider, such as VirtualRouter"),),
+                ),
                 objects(
                     "capability",
-                    "what is said of it",
-                    (text("name", "the capability"), text("value", "its value")),
+                    "the capabilities of the service",
+                    (text("name", "the capability"), text("value", "the value of the capability")),
                 ),
             ),
         ),
-        text("domainid", "the domains it is for, separated by commas; absent: all domains"),
-        text("domain", "their names"),
-        text("zoneid", "the zones it is for, separated by commas; absent: all zones"),
-        text("zone", "their names"),
-        text("tags", "the tag of the physical networks that its networks are made on; absent: any"),
-        moment("created", "when it was made"),
+        text("domainid", "the domains that may use the offering, separated by commas; absent: all domains"),
+        text("domain", "the names of the domains"),
+        text("zoneid", "the zones in which the offering is available, separated by commas; absent: all zones"),
+        text("zone", "the names of the zones"),
+        text(
+            "tags",
+            "a tag; networks of the offering are created only on physical networks with this tag; absent: on any",
+        ),
+        moment("created", "the date and time of creation"),
         *OF_NETWORK_OFFERINGS,
     ),
 )
@@ -109,8 +117,12 @@ def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
     return only_row(network_offerings.list_network_offerings(call.connection, call.caller, {"id": offering}, ONE))
 
 
-AVAILABILITY = string("availability", "Optional or Required", choices=("Optional", "Required"))
-NO_ROUTING = "networks are not routed by protocols"
+AVAILABILITY = string(
+    "availability",
+    "the availability of networks of the offering: Optional or Required",
+    choices=("Optional", "Required"),
+)
+NO_ROUTING = "routing protocols are not supported"
 
 CREATE = Command(
     name="createNetworkOffering",
@@ -121,11 +133,16 @@ CREATE = Command(
     roles=ROOT_ADMIN_ONLY,
     changes_state=True,
     parameters=(
-        string("name", "its name, unique among network offerings", required=True, rule=NAME),
-        string("displaytext", "its description; default: its name", length=4096),
-        string("guestiptype", "the type of its networks", required=True, choices=("Isolated", "Shared", "L2")),
+        string("name", "the name of the offering, unique among network offerings", required=True, rule=NAME),
+        string("displaytext", "the description of the offering; default: the name", length=4096),
+        string(
+            "guestiptype",
+            "the type of the networks of this offering: Isolated, Shared or L2",
+            required=True,
+            choices=("Isolated", "Shared", "L2"),
+        ),
         string("traffictype", "Guest", required=True, choices=("Guest",)),
-        strings("supportedservices", f"what its networks offer: {', '.join(SERVICES)}"),
+        strings("supportedservices", f"the services of the networks of this offering: {', '.join(SERVICES)}"),
         mapping(
             "serviceproviderlist", "the provider of each service: serviceproviderlist[0].service and [0].provider"
         ),
@@ -133,23 +150,36 @@ CREATE = Command(
             "servicecapabilitylist",
             "the capabilities of services: [0].service, [0].capabilitytype, [0].capabilityvalue",
         ),
-        boolean("specifyvlan", "whether callers choose the VLAN of a network"),
-        boolean("specifyipranges", "whether callers choose the addresses of a network; always true for Shared"),
-        boolean("ispersistent", "whether networks of the offering exist without VMs"),
+        boolean("specifyvlan", "whether callers set the VLAN of a network when they create it"),
+        boolean(
+            "specifyipranges",
+            "whether callers set the address ranges of a network when they create it; always true for Shared",
+        ),
+        boolean("ispersistent", "whether networks of the offering are set up even if they have no VMs"),
         boolean("conservemode", "whether services may share a public address; default true"),
         boolean("egressdefaultpolicy", "whether outgoing traffic is allowed without a rule"),
-        integer("networkrate", "network rate, Mbit/s", minimum=0, maximum=1_000_000),
+        integer("networkrate", "the maximum network rate, in Mbit/s", minimum=0, maximum=1_000_000),
         uuid(
             "serviceofferingid",
             Entity.SERVICE_OFFERING,
             "the service offering of its virtual routers; stored without effect, because there are no routers",
         ),
-        boolean("enable", "whether it is enabled at once"),
-        string("internetprotocol", "IPv4: networks have no other addresses", choices=("IPv4",)),
+        boolean("enable", "true: enable the offering at once; default: false"),
+        string(
+            "internetprotocol",
+            "only IPv4 is accepted, because networks have IPv4 addresses only",
+            choices=("IPv4",),
+        ),
         AVAILABILITY,
-        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; default: all domains"),
-        uuids("zoneid", Entity.ZONE, "the zones it is for; default: all zones"),
-        string("tags", "the tag of the physical networks for its networks", rule=NAME),
+        uuids(
+            "domainid",
+            Entity.DOMAIN,
+            "the domains that may use the offering, including the domains below; default: all domains",
+        ),
+        uuids("zoneid", Entity.ZONE, "the zones in which the offering is available; default: all zones"),
+        string(
+            "tags", "a tag; networks of the offering are created only on physical networks with this tag", rule=NAME
+        ),
     ),
     unsupported={
         "forvpc": NO_VPCS,
@@ -163,7 +193,7 @@ CREATE = Command(
         "specifyasnumber": NO_ROUTING,
         "nsxsupportlb": "there is no NSX",
         "nsxsupportsinternallb": "there is no NSX",
-        "provider": "serviceproviderlist says who offers each service",
+        "provider": "use serviceproviderlist to name the provider of each service",
     },
 )
 
@@ -177,16 +207,24 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.NETWORK_OFFERING, "the offering", required=True),
-        string("name", "its new name, unique among network offerings", rule=NAME),
-        string("displaytext", "its new description", length=4096),
-        string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
-        integer("sortkey", "its place in lists, smallest first"),
+        string("name", "the new name of the offering, unique among network offerings", rule=NAME),
+        string("displaytext", "the new description of the offering", length=4096),
+        string("state", "the state: Enabled or Disabled", choices=("Enabled", "Disabled")),
+        integer("sortkey", "the position in lists: lower numbers first"),
         AVAILABILITY,
-        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
-        string("zoneid", "the zones it is for, separated by commas; all: all zones", length=4096),
+        string(
+            "domainid",
+            "the domains that may use the offering, separated by commas; public: all domains",
+            length=4096,
+        ),
+        string(
+            "zoneid",
+            "the zones in which the offering is available, separated by commas; all: all zones",
+            length=4096,
+        ),
         string(
             "tags",
-            "the tag of the physical networks for its networks; empty: any",
+            "a tag; networks of the offering are created only on physical networks with this tag; empty: on any",
             rule=NAME,
             clearable=True,
         ),
@@ -199,7 +237,7 @@ UPDATE = Command(
 
 DELETE = Command(
     name="deleteNetworkOffering",
-    description="Deletes a network offering that no network has",
+    description="Deletes a network offering that no network uses",
     handler=delete_network_offering,
     shape=Shape.SUCCESS,
     roles=ROOT_ADMIN_ONLY,
@@ -223,20 +261,25 @@ COMMANDS = (
             string("name", "only the offering of this name"),
             string("displaytext", "only offerings of this description"),
             string("guestiptype", "only offerings of this type", choices=("Isolated", "Shared", "L2")),
-            string("traffictype", "only offerings of this traffic"),
+            string("traffictype", "only offerings with this traffic type"),
             string("availability", "only offerings of this availability"),
             string("state", "only offerings in this state", choices=("Enabled", "Disabled")),
-            boolean("isdefault", "only those that came with the installation, or only the others"),
-            boolean("specifyvlan", "only offerings whose VLAN callers choose (true) or others (false)"),
-            boolean("specifyipranges", "only offerings whose addresses callers choose (true) or others (false)"),
-            boolean("sourcenatsupported", "only offerings with SourceNat, or only the others"),
+            boolean("isdefault", "true: only offerings that the installation created; false: only others"),
+            boolean(
+                "specifyvlan", "true: only offerings whose networks get a VLAN from the caller; false: only others"
+            ),
+            boolean(
+                "specifyipranges",
+                "true: only offerings whose networks get address ranges from the caller; false: only others",
+            ),
+            boolean("sourcenatsupported", "true: only offerings with the service SourceNat; false: only others"),
             strings("supportedservices", "only offerings with all these services"),
             string("tags", "only offerings with this tag"),
-            boolean("istagged", "only offerings with a tag, or only the others"),
+            boolean("istagged", "true: only offerings with a tag; false: only others"),
             uuid(
                 "domainid",
                 Entity.DOMAIN,
-                "only offerings that this domain may use; every domain may use all of them",
+                "only offerings that this domain may use",
             ),
             uuid(
                 "zoneid",

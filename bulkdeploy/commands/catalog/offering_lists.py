@@ -12,17 +12,17 @@ FOR_WHOM: tuple[Parameter, ...] = (
     uuid(
         "domainid",
         Entity.DOMAIN,
-        "only offerings restricted to this domain; with account, the account's domain; -1: none",
+        "only offerings that are restricted to this domain; with account: the domain of the account; -1: no filter",
         takes_all=True,
     ),
     boolean(
         "isrecursive",
-        "with domainid: those of the domains below it, too; without: false hides offerings of domains below the"
-        " caller's from admins of domains",
+        "with domainid, true: also offerings of the domains below. Without domainid, false: domain admins do "
+        "not see offerings of the domains below their own",
     ),
     string("account", "only offerings that this account may use; domainid names the domain of the account"),
-    uuid("projectid", Entity.PROJECT, "only offerings that this project may use; -1: as if not given"),
-    boolean("listall", "accepted and without effect: all offerings that the caller may use are listed"),
+    uuid("projectid", Entity.PROJECT, "only offerings that this project may use; -1: no filter"),
+    boolean("listall", "accepted but ignored: the list always contains all offerings that the caller may use"),
 )
 
 

@@ -18,12 +18,12 @@ OS_TYPE = Response(
     "ostype",
     (
         text("id", "the OS type"),
-        text("name", "its name"),
-        text("description", "its name"),
-        text("oscategoryid", "its category"),
-        text("oscategoryname", "the category's name"),
+        text("name", "the name of the OS type"),
+        text("description", "the name of the OS type"),
+        text("oscategoryid", "the category of the OS type"),
+        text("oscategoryname", "the name of the category"),
         flag("isuserdefined", "whether an operator added the OS type"),
-        flag("fordisplay", "whether others than root admins see the OS type"),
+        flag("fordisplay", "whether users other than root admins can see the OS type"),
     ),
 )
 NO_DETAILS = "guest OS types have no details"
@@ -77,9 +77,9 @@ COMMANDS = (
         parameters=(
             uuid("oscategoryid", Entity.OS_CATEGORY, "the category of the OS type", required=True),
             string("osdisplayname", "the name of the OS type; each name exists once", required=True, rule=NAME),
-            boolean("fordisplay", "whether others than root admins see the OS type; default true"),
+            boolean("fordisplay", "whether users other than root admins can see the OS type; default: true"),
         ),
-        unsupported={"name": "osdisplayname is the one name of a guest OS type", "details": NO_DETAILS},
+        unsupported={"name": "a guest OS type has only the name osdisplayname", "details": NO_DETAILS},
     ),
     Command(
         name="updateGuestOs",
@@ -93,7 +93,7 @@ COMMANDS = (
             uuid("id", Entity.OS_TYPE, "the OS type", required=True),
             uuid("oscategoryid", Entity.OS_CATEGORY, "the new category of the OS type"),
             string("osdisplayname", "the new name of the OS type", rule=NAME),
-            boolean("fordisplay", "whether others than root admins see the OS type"),
+            boolean("fordisplay", "whether users other than root admins can see the OS type"),
         ),
         unsupported={"details": NO_DETAILS},
     ),

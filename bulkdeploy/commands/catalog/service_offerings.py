@@ -1,4 +1,4 @@
-"""Commands of service offerings: list, create, update and delete."""
+"""Commands of service offerings (one file: the commands of one noun)."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -48,37 +48,51 @@ SERVICE_OFFERING = Response(
     "serviceoffering",
     (
         text("id", "the service offering"),
-        text("name", "its name"),
-        text("displaytext", "its description"),
-        flag("iscustomized", "whether the caller chooses cores, speed or memory"),
-        number("cpunumber", "CPU cores; where they are chosen, the least"),
-        number("cpuspeed", "the speed of a core, MHz; 0 where it is chosen"),
-        number("memory", "memory, MiB; where it is chosen, the least"),
-        large_number("rootdisksize", "size of the root disk, GiB; absent: the template's"),
-        text("storagetype", "shared, or local where disks of hosts are used"),
-        text("provisioningtype", "thin, sparse or fat"),
+        text("name", "the name of the offering"),
+        text("displaytext", "the description of the offering"),
+        flag("iscustomized", "whether callers choose cores, speed or memory"),
+        number("cpunumber", "the number of CPU cores; the minimum if callers choose it"),
+        number("cpuspeed", "the speed of a CPU core in MHz; 0 if callers choose it"),
+        number("memory", "the memory in MiB; the minimum if callers choose it"),
+        large_number("rootdisksize", "the size of the root disk in GiB; absent: the size of the template"),
+        text("storagetype", "the storage type: shared, or local (local disks of hosts)"),
+        text("provisioningtype", "the provisioning type: thin, sparse or fat"),
         *disk_fields("encryptroot"),
-        text("storagetags", "tags that a pool must have, separated by commas"),
-        text("hosttags", "tags that a host must have, separated by commas"),
-        text("deploymentplanner", "the planner that places its VMs"),
-        flag("offerha", "whether VMs are started elsewhere when their host fails"),
-        flag("limitcpuuse", "whether VMs are held to their CPU speed"),
+        text(
+            "storagetags",
+            "tags, separated by commas; volumes of the offering are created only on storage pools that have "
+            "all of them",
+        ),
+        text(
+            "hosttags",
+            "tags, separated by commas; VMs of the offering are placed only on hosts that have all of them",
+        ),
+        text("deploymentplanner", "the deployment planner that places the VMs of the offering"),
+        flag("offerha", "whether VMs are started on another host if their host fails"),
+        flag("limitcpuuse", "whether the CPU usage of VMs is limited to their CPU speed"),
         flag("dynamicscalingenabled", "whether VMs can be scaled while they run"),
         flag("isvolatile", "always false"),
-        flag("issystem", "whether it is for system VMs, which do not exist here; no VM can have such an offering"),
+        flag(
+            "issystem",
+            "whether the offering is for system VMs. This service has no system VMs, so no VM can have such an "
+            "offering",
+        ),
         text("systemvmtype", "the kind of system VMs that use the offering"),
         flag("defaultuse", "always false"),
         flag("iscustomizediops", "always false"),
-        number("networkrate", "network rate, Mbit/s"),
-        text_map("serviceofferingdetails", "its details; the bounds of what may be chosen among them"),
-        number("leaseduration", "days of the lease of its VMs"),
-        text("leaseexpiryaction", "the action when these leases expire: STOP or DESTROY"),
-        text("state", "Active or Inactive"),
-        text("domainid", "the domains it is for, separated by commas; absent: everybody"),
-        text("domain", "their names"),
-        text("zoneid", "the zones it is offered in, separated by commas; absent: everywhere"),
-        text("zone", "their names"),
-        moment("created", "when it was made"),
+        number("networkrate", "the maximum network rate, in Mbit/s"),
+        text_map(
+            "serviceofferingdetails",
+            "the details of the offering, including the bounds of sizes that callers choose",
+        ),
+        number("leaseduration", "the length of the lease of VMs, in days"),
+        text("leaseexpiryaction", "the action when the lease of a VM expires: STOP or DESTROY"),
+        text("state", "the state: Active or Inactive"),
+        text("domainid", "the domains that may use the offering, separated by commas; absent: all domains"),
+        text("domain", "the names of the domains"),
+        text("zoneid", "the zones in which the offering is available, separated by commas; absent: all zones"),
+        text("zone", "the names of the zones"),
+        moment("created", "the date and time of creation"),
         *OF_SERVICE_OFFERINGS,
     ),
 )
@@ -126,13 +140,20 @@ def _row(call: Call, offering: EntityRef) -> Mapping[str, Any]:
     return only_row(found)
 
 
-PROVISIONING = "thin, sparse or fat; default thin. A hypervisor that cannot do this makes thin root disks"
+PROVISIONING = (
+    "the provisioning type of root disks: thin (default), sparse or fat. A hypervisor that does not support the "
+    "type creates thin disks"
+)
 SYSTEM_VM_TYPES = ("domainrouter", "consoleproxy", "secondarystoragevm", "internalloadbalancervm")
-STORAGE_TAGS = string("tags", "tags that a pool must have, separated by commas", rule=TAGS)
+STORAGE_TAGS = string(
+    "tags",
+    "tags, separated by commas; volumes of the offering are created only on storage pools that have all of them",
+    rule=TAGS,
+)
 
 CREATE = Command(
     name="createServiceOffering",
-    description="Creates a service offering, for all domains or for some",
+    description="Creates a service offering for all domains or for the named domains",
     handler=create_service_offering,
     shape=Shape.OBJECT,
     response=SERVICE_OFFERING,
@@ -140,42 +161,89 @@ CREATE = Command(
     changes_state=True,
     errors=(PermissionDenied,),
     parameters=(
-        string("name", "its name", required=True, rule=NAME),
+        string("name", "the name of the offering", required=True, rule=NAME),
         string("displaytext", "the description; default: the name", length=4096),
-        integer("cpunumber", "CPU cores; absent: chosen by the caller", minimum=1, maximum=MOST_CORES),
-        integer("cpuspeed", "the speed of a core, MHz; absent: chosen by the caller", minimum=1, maximum=MOST_MHZ),
-        integer("memory", "memory, MiB; absent: chosen by the caller", minimum=1, maximum=MOST_MIB, unit=MIB),
-        boolean("customized", "whether the caller chooses cores and memory; default: where they are absent"),
-        integer("mincpunumber", "the fewest cores to choose", minimum=1, maximum=MOST_CORES),
-        integer("maxcpunumber", "the most cores to choose", minimum=1, maximum=MOST_CORES),
-        integer("minmemory", "the least memory to choose, MiB", minimum=1, maximum=MOST_MIB, unit=MIB),
-        integer("maxmemory", "the most memory to choose, MiB", minimum=1, maximum=MOST_MIB, unit=MIB),
+        integer(
+            "cpunumber",
+            "the number of CPU cores; if left out, callers choose it when they deploy VMs",
+            minimum=1,
+            maximum=MOST_CORES,
+        ),
+        integer(
+            "cpuspeed",
+            "the speed of a CPU core in MHz; if left out, callers choose it when they deploy VMs",
+            minimum=1,
+            maximum=MOST_MHZ,
+        ),
+        integer(
+            "memory",
+            "the memory in MiB; if left out, callers choose it when they deploy VMs",
+            minimum=1,
+            maximum=MOST_MIB,
+            unit=MIB,
+        ),
+        boolean(
+            "customized",
+            "whether callers choose cores and memory; default: true if cpunumber or memory is left out",
+        ),
+        integer(
+            "mincpunumber", "the minimum number of cores that callers can choose", minimum=1, maximum=MOST_CORES
+        ),
+        integer(
+            "maxcpunumber", "the maximum number of cores that callers can choose", minimum=1, maximum=MOST_CORES
+        ),
+        integer(
+            "minmemory", "the minimum memory that callers can choose, in MiB", minimum=1, maximum=MOST_MIB, unit=MIB
+        ),
+        integer(
+            "maxmemory", "the maximum memory that callers can choose, in MiB", minimum=1, maximum=MOST_MIB, unit=MIB
+        ),
         long(
             "rootdisksize",
-            "size of the root disk, GiB; default: the template's",
+            "the size of the root disk in GiB; default: the size of the template",
             minimum=1,
             maximum=MOST_DISK_GIB,
             unit=GIB,
         ),
-        string("storagetype", "shared or local; default shared", choices=tuple(kind.value for kind in StorageType)),
+        string(
+            "storagetype",
+            "the storage type: shared (default) or local",
+            choices=tuple(kind.value for kind in StorageType),
+        ),
         string("provisioningtype", PROVISIONING, choices=PROVISIONING_TYPES),
         *disk_parameters("encryptroot"),
-        boolean("issystem", "whether it is for system VMs, which do not exist here", roles=ROOT_ADMIN_ONLY),
+        boolean("issystem", "whether the offering is for system VMs; this service has none", roles=ROOT_ADMIN_ONLY),
         string(
             "systemvmtype",
             "only with issystem: the kind of system VMs that use the offering",
             choices=SYSTEM_VM_TYPES,
         ),
         STORAGE_TAGS,
-        string("hosttags", "tags that a host must have, separated by commas", rule=TAGS),
-        string("deploymentplanner", f"the planner of its VMs: {', '.join(planners())}", choices=tuple(planners())),
-        boolean("offerha", "whether VMs are started elsewhere when their host fails"),
-        boolean("limitcpuuse", "whether VMs are held to their CPU speed"),
+        string(
+            "hosttags",
+            "tags, separated by commas; VMs of the offering are placed only on hosts that have all of them",
+            rule=TAGS,
+        ),
+        string(
+            "deploymentplanner",
+            f"the deployment planner that places the VMs of the offering: {', '.join(planners())}",
+            choices=tuple(planners()),
+        ),
+        boolean("offerha", "whether VMs are started on another host if their host fails"),
+        boolean("limitcpuuse", "whether the CPU usage of VMs is limited to their CPU speed"),
         boolean("dynamicscalingenabled", "whether VMs can be scaled while they run; default true"),
-        integer("networkrate", "network rate, Mbit/s", minimum=0, maximum=1_000_000),
-        uuids("domainid", Entity.DOMAIN, "the domains it is for, with those below; only root admins may omit it"),
-        uuids("zoneid", Entity.ZONE, "the zones it is offered in; default: everywhere"),
-        mapping("serviceofferingdetails", "its details: serviceofferingdetails[0].key and [0].value"),
+        integer("networkrate", "the maximum network rate, in Mbit/s", minimum=0, maximum=1_000_000),
+        uuids(
+            "domainid",
+            Entity.DOMAIN,
+            "the domains that may use the offering, including the domains below; only root admins may leave it "
+            "out, which means all domains",
+        ),
+        uuids("zoneid", Entity.ZONE, "the zones in which the offering is available; default: all zones"),
+        mapping(
+            "serviceofferingdetails",
+            "the details of the offering: serviceofferingdetails[0].key and serviceofferingdetails[0].value",
+        ),
         *LEASE,
     ),
     rules=(*DISK_RULES, *LEASE_RULES, Needs("systemvmtype", "issystem")),
@@ -187,8 +255,8 @@ CREATE = Command(
         "gpucount": NO_GPU,
         "gpudisplay": NO_GPU,
         "vgpuprofileid": NO_GPU,
-        "isvolatile": "root disks are kept when a VM restarts",
-        "purgeresources": "expunged VMs are kept as rows",
+        "isvolatile": "root disks are always kept when a VM restarts",
+        "purgeresources": "records of expunged VMs are kept",
     },
 )
 
@@ -203,25 +271,43 @@ UPDATE = Command(
     errors=(PermissionDenied,),
     parameters=(
         uuid("id", Entity.SERVICE_OFFERING, "the offering", required=True),
-        string("name", "its new name", rule=NAME),
-        string("displaytext", "its new description", length=4096),
-        string("hosttags", "tags that a host must have, separated by commas; empty: none", rule=TAGS),
-        string("storagetags", "tags that a pool must have, separated by commas; empty: none", rule=TAGS),
-        string("domainid", "the domains it is for, separated by commas; public: all domains", length=4096),
-        string("zoneid", "the zones it is offered in, separated by commas; all: everywhere", length=4096),
-        string("state", "Active or Inactive", choices=("Active", "Inactive")),
-        integer("sortkey", "its place in lists, smallest first"),
+        string("name", "the new name of the offering", rule=NAME),
+        string("displaytext", "the new description of the offering", length=4096),
+        string(
+            "hosttags",
+            "the new tags, separated by commas; VMs of the offering are placed only on hosts that have all of "
+            "them; empty: no tags",
+            rule=TAGS,
+        ),
+        string(
+            "storagetags",
+            "the new tags, separated by commas; volumes of the offering are created only on storage pools that "
+            "have all of them; empty: no tags",
+            rule=TAGS,
+        ),
+        string(
+            "domainid",
+            "the domains that may use the offering, separated by commas; public: all domains",
+            length=4096,
+        ),
+        string(
+            "zoneid",
+            "the zones in which the offering is available, separated by commas; all: all zones",
+            length=4096,
+        ),
+        string("state", "the state: Active or Inactive", choices=("Active", "Inactive")),
+        integer("sortkey", "the position in lists: lower numbers first"),
     ),
     unsupported={
         "externaldetails": NO_EXTENSIONS,
         "cleanupexternaldetails": NO_EXTENSIONS,
-        "purgeresources": "expunged VMs are kept as rows",
+        "purgeresources": "records of expunged VMs are kept",
     },
 )
 
 DELETE = Command(
     name="deleteServiceOffering",
-    description="Deletes a service offering; VMs that have it keep it",
+    description="Deletes a service offering. Existing VMs keep it",
     handler=delete_service_offering,
     shape=Shape.SUCCESS,
     roles=EVERY_ADMIN,
@@ -254,10 +340,14 @@ COMMANDS = (
             string("storagetype", "only offerings of this kind", choices=tuple(kind.value for kind in StorageType)),
             string(
                 "state",
-                "only offerings in this state; default Active; all: in any state",
+                "only offerings in this state; default: Active; all: in any state",
                 choices=("Active", "Inactive", ANY_STATE),
             ),
-            boolean("issystem", "whether to list offerings of system VMs instead", roles=ROOT_ADMIN_ONLY),
+            boolean(
+                "issystem",
+                "true: list offerings for system VMs instead of offerings for users",
+                roles=ROOT_ADMIN_ONLY,
+            ),
             string("systemvmtype", "only offerings for this kind of system VM", choices=SYSTEM_VM_TYPES),
             boolean("encryptroot", "only offerings with encrypted root disks (true) or without (false)"),
             *PAGING,

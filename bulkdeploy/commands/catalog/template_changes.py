@@ -42,19 +42,26 @@ from bulkdeploy.store.rows.listing import Page
 MOST_BYTES = 2**62
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")
 PUBLICITY: tuple[Parameter, ...] = (
-    boolean("ispublic", "whether all accounts may use it; default false"),
-    boolean("isfeatured", "whether it is featured; for admins"),
-    boolean("isextractable", "whether it can be downloaded"),
+    boolean("ispublic", "whether all accounts may use the image; default: false"),
+    boolean("isfeatured", "whether the image is featured; only admins may set it"),
+    boolean("isextractable", "whether users may download the image"),
 )
 
 
 TYPES = ("USER", "BUILTIN", "SYSTEM", "PERHOST")
 OF_TEMPLATES: tuple[Parameter, ...] = (
     DETAILS,
-    string("templatetag", "a tag that a host must have to run its VMs; for root admins"),
-    string("templatetype", "its type; others than USER for root admins", choices=TYPES),
+    string(
+        "templatetag",
+        "a host tag; VMs of the template are placed only on hosts with this tag. Only root admins may set it",
+    ),
+    string(
+        "templatetype",
+        "the type of the template; default: USER. Only root admins may set another type",
+        choices=TYPES,
+    ),
 )
-SYSTEM_TOO = boolean("issystem", "accepted and without effect: templates of type SYSTEM are deleted as all others")
+SYSTEM_TOO = boolean("issystem", "accepted but ignored: templates of type SYSTEM are deleted like all others")
 NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
     TemplateKind.ISO: {"imagestoreuuid": NO_IMAGE_STORES},
     TemplateKind.TEMPLATE: {
@@ -111,9 +118,37 @@ def update_permissions(kind: Kind, call: Call) -> None:
     templates.update_permissions(call.connection, call.caller, kind, arguments["id"], requested)
 
 
+REGISTERED_TEMPLATE: tuple[Parameter, ...] = (
+    string("format", "the format of the template", required=True, choices=FORMATS),
+    string(
+        "hypervisor",
+        "the hypervisor of the template; None: callers name the hypervisor when they deploy VMs",
+        required=True,
+        choices=("None", *(each.value for each in HypervisorType)),
+    ),
+    uuid(
+        "zoneid",
+        Entity.ZONE,
+        "the zone of the template; not with zoneids; -1 or left out: all zones",
+        takes_all=True,
+    ),
+    uuids("zoneids", Entity.ZONE, "the zones of the template; -1: all zones", takes_all=True),
+    boolean("sshkeyenabled", "whether SSH keys of guests of the image can be reset"),
+    boolean("requireshvm", "whether guests of the template need hardware virtualization; default: true"),
+    integer(
+        "bits",
+        "the number of bits, 32 or 64; accepted but ignored, because arch determines it",
+        minimum=32,
+        maximum=64,
+    ),
+    *OF_TEMPLATES,
+)
+"""Parameters of registerTemplate that registerIso does not have."""
+
+
 def _registered(kind: Kind) -> tuple[Parameter, ...]:
     shared = (
-        string("name", "its name", required=True, rule=NAME),
+        string("name", "the name of the template", required=True, rule=NAME),
         string("displaytext", "the description; default: the name", length=4096),
         string(
             "url",
@@ -132,31 +167,15 @@ def _registered(kind: Kind) -> tuple[Parameter, ...]:
         *FOR_OWNER,
     )
     if kind is ISO:
-        zone = uuid("zoneid", Entity.ZONE, "the zone; default or -1: all zones", takes_all=True)
-        return (*shared, zone, boolean("bootable", "whether a VM can boot from it; default true"))
-    hypervisors = ("None", *(each.value for each in HypervisorType))
-    return (
-        *shared,
-        string("format", "its format", required=True, choices=FORMATS),
-        string("hypervisor", "the hypervisor it is for, or None", required=True, choices=hypervisors),
-        uuid(
-            "zoneid",
-            Entity.ZONE,
-            "the zone; not with zoneids; default or -1: all zones",
-            takes_all=True,
-        ),
-        uuids("zoneids", Entity.ZONE, "the zones that have it; -1: all", takes_all=True),
-        boolean("sshkeyenabled", "whether SSH keys of its guests can be reset"),
-        boolean("requireshvm", "whether it needs hardware virtualisation; default true"),
-        integer("bits", "32 or 64; accepted without effect: arch determines it", minimum=32, maximum=64),
-        *OF_TEMPLATES,
-    )
+        zone = uuid("zoneid", Entity.ZONE, "the zone; default: all zones; -1: all zones", takes_all=True)
+        return (*shared, zone, boolean("bootable", "whether VMs can boot from the image; default: true"))
+    return (*shared, *REGISTERED_TEMPLATE)
 
 
 def _registering(kind: Kind, word: str) -> Command:
     return Command(
         name=f"register{word}",
-        description=f"Registers a {kind.noun} by its URL. Its image is fetched when the first VM needs it",
+        description=f"Registers a new {kind.noun} by its URL. The file is downloaded when the first VM needs it",
         handler=partial(register, kind),
         shape=Shape.LIST,
         response=Response(kind.kind.value, FIELDS),
@@ -170,13 +189,13 @@ def _registering(kind: Kind, word: str) -> Command:
 
 def _changed(kind: Kind) -> tuple[Parameter, ...]:
     return (
-        string("name", "its new name", rule=NAME, clearable=True),
-        string("displaytext", "its new description", length=4096),
+        string("name", "the new name of the template", rule=NAME, clearable=True),
+        string("displaytext", "the new description of the template", length=4096),
         ARCHITECTURE,
         *ABOUT,
-        boolean("bootable", "whether a VM can boot from it"),
-        boolean("sshkeyenabled", "whether SSH keys of its guests can be reset"),
-        boolean("requireshvm", "whether it needs hardware virtualisation"),
+        boolean("bootable", "whether VMs can boot from the image"),
+        boolean("sshkeyenabled", "whether SSH keys of guests of the image can be reset"),
+        boolean("requireshvm", "whether guests of the image need hardware virtualization"),
         integer("sortkey", "the position in lists: lower numbers first"),
         *((DETAILS,) if kind is ISO else OF_TEMPLATES),
     )
@@ -185,7 +204,7 @@ def _changed(kind: Kind) -> tuple[Parameter, ...]:
 def _changing(kind: Kind, word: str) -> Command:
     return Command(
         name=f"update{word}",
-        description=f"Changes what is said of the {kind.noun}",
+        description=f"Changes the name, the description and other properties of the {kind.noun}",
         handler=partial(update, kind),
         shape=Shape.OBJECT,
         response=Response(kind.kind.value, FIELDS),
@@ -194,9 +213,9 @@ def _changing(kind: Kind, word: str) -> Command:
         parameters=(
             uuid("id", kind.entity, f"the {kind.noun}", required=True),
             *_changed(kind),
-            string("format", "its format", choices=(ISO_FORMAT,) if kind is ISO else FORMATS),
-            boolean("cleanupdetails", "forget its details"),
-            boolean("forceupdateostype", "accepted and always so: VMs show the OS type of their template"),
+            string("format", "the format of the template", choices=(ISO_FORMAT,) if kind is ISO else FORMATS),
+            boolean("cleanupdetails", "true: delete all details; not with the parameter details"),
+            boolean("forceupdateostype", "accepted but ignored: VMs always show the OS type of their template"),
         ),
         rules=(Exclusive(("details", "cleanupdetails")),),
         unsupported={"isrouting": NO_ROUTERS, **({} if kind is ISO else {"forcks": NO_KUBERNETES})},
@@ -216,8 +235,8 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
             changes_state=True,
             parameters=(
                 this,
-                uuid("zoneid", Entity.ZONE, "delete it from this zone only"),
-                boolean("forced", "delete it even if VMs were deployed from it"),
+                uuid("zoneid", Entity.ZONE, "delete the image from this zone only; default: from all zones"),
+                boolean("forced", "true: delete the image even if VMs were deployed from it"),
                 *(() if kind is ISO else (SYSTEM_TOO,)),
             ),
         ),
@@ -230,9 +249,17 @@ def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
             changes_state=True,
             parameters=(
                 this,
-                string("op", "the change of the list of accounts", choices=("add", "remove", "reset")),
-                strings("accounts", "names of accounts in the owner's domain"),
-                uuids("projectids", Entity.PROJECT, "projects of the caller's, besides accounts"),
+                string(
+                    "op",
+                    "the change of the list of accounts and projects: add, remove or reset",
+                    choices=("add", "remove", "reset"),
+                ),
+                strings("accounts", "names of accounts in the domain of the image's owner"),
+                uuids(
+                    "projectids",
+                    Entity.PROJECT,
+                    "projects with which the image is shared; the caller must have access to them",
+                ),
                 *PUBLICITY,
             ),
         ),
@@ -252,7 +279,7 @@ OF_FILES: tuple[Parameter, ...] = (
     long("physicalsize", "what it takes on storage, bytes; default: size", minimum=1, maximum=MOST_BYTES, unit=1),
     boolean("isready", "whether the zone has it ready; default true"),
     string("status", "how far the zone is with it; default: Download Complete, or Not downloaded", rule=NAME),
-    uuids("accountids", Entity.ACCOUNT, "the accounts that it is shared with"),
+    uuids("accountids", Entity.ACCOUNT, "the accounts with which the image is shared"),
 )
 """What an operator may say of an image that was put there by other means."""
 

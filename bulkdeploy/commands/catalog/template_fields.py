@@ -21,48 +21,50 @@ from bulkdeploy.domain.entities import Entity
 FILTER_WORDS = "featured, self, selfexecutable, sharedexecutable, executable, community, shared or all (admins)"
 
 FIELDS: tuple[Field, ...] = (
-    text("id", "its id"),
-    text("name", "its name"),
-    text("displaytext", "its description"),
-    text("accountid", "the account that owns it"),
+    text("id", "the id of the template"),
+    text("name", "the name of the template"),
+    text("displaytext", "the description of the template"),
+    text("accountid", "the name of the account that owns the object; absent if a project owns it"),
     *OWNER_FIELDS,
-    text("zoneid", "the zone that this row is about"),
+    text("zoneid", "the zone that this row describes"),
     text("zonename", "the zone's name"),
-    flag("isready", "whether VMs can be made from it there"),
-    text("status", "Download Complete, or how far it is"),
-    text("format", "its format, such as QCOW2 or ISO"),
-    text("hypervisor", "the hypervisor it is for; None where the caller names one"),
+    flag("isready", "whether VMs can be deployed from the image in this zone"),
+    text("status", "Download Complete, or the progress of the download"),
+    text("format", "the format of the image, such as QCOW2 or ISO"),
+    text("hypervisor", "the hypervisor of the image; None: callers name the hypervisor when they deploy VMs"),
     text("templatetype", "USER, SYSTEM or BUILTIN"),
-    text("templatetag", "a tag that a host must have", ROOT_ADMIN_ONLY),
-    text("userdataid", "the registered user data that is linked to it"),
+    text("templatetag", "a host tag; VMs of the template are placed only on hosts with this tag", ROOT_ADMIN_ONLY),
+    text("userdataid", "the registered user data that is linked to the image"),
     text("userdataname", "the name of the registered user data"),
     text("userdataparams", "the names of the variables in the registered user data, separated by commas"),
-    text("userdatapolicy", "whether a deploy call may give other user data: ALLOWOVERRIDE or DENYOVERRIDE"),
-    text("ostypeid", "its guest OS type"),
+    text("userdatapolicy", "whether a deploy call may override the user data: ALLOWOVERRIDE or DENYOVERRIDE"),
+    text("ostypeid", "the guest OS type of the template"),
     text("ostypename", "the guest OS type's name"),
-    large_number("size", "size of the disk made from it, bytes"),
-    large_number("physicalsize", "its own size, bytes"),
-    flag("ispublic", "whether everybody may use it"),
-    flag("isfeatured", "whether it is featured"),
-    flag("isextractable", "whether it can be downloaded"),
-    flag("bootable", "whether a VM can boot from it"),
-    flag("passwordenabled", "whether passwords of its guests can be reset"),
-    flag("sshkeyenabled", "whether SSH keys of its guests can be reset"),
-    flag("requireshvm", "whether it needs hardware virtualisation"),
+    large_number("size", "the size of disks that are created from the image, in bytes"),
+    large_number("physicalsize", "the size of the image file, in bytes"),
+    flag("ispublic", "whether all accounts may use the object"),
+    flag("isfeatured", "whether the image is featured"),
+    flag("isextractable", "whether users may download the image"),
+    flag("bootable", "whether VMs can boot from the image"),
+    flag("passwordenabled", "whether passwords of guests of the image can be reset"),
+    flag("sshkeyenabled", "whether SSH keys of guests of the image can be reset"),
+    flag("requireshvm", "whether guests of the image need hardware virtualization"),
     flag("isdynamicallyscalable", "whether running VMs can be scaled"),
-    text("url", "where it came from", ROOT_ADMIN_ONLY),
-    text("checksum", "its checksum"),
-    text("arch", "its CPU architecture"),
-    text_map("details", "its details"),
-    moment("created", "when it was registered"),
-    moment("removed", "when it was deleted"),
+    text("url", "the URL from which the image was registered", ROOT_ADMIN_ONLY),
+    text("checksum", "the checksum of the template"),
+    text("arch", "the CPU architecture of the template"),
+    text_map("details", "the details of the template"),
+    moment("created", "when the image was registered"),
+    moment("removed", "when the image was deleted"),
     objects(
         "downloaddetails",
-        "how far its download is, in the zone that this row is about",
+        "the progress of the download in the zone that this row describes",
         (
-            text("datastore", "the zone, whose pools fetch it"),
-            constant("datastoreRole", "Image", "images lie beside the volumes made from them"),
-            text("downloadPercent", "how much of it was fetched"),
+            text("datastore", "the zone whose storage pools download the image"),
+            constant(
+                "datastoreRole", "Image", "images are stored in the pools of the volumes that are created from them"
+            ),
+            text("downloadPercent", "the downloaded share of the image, in percent"),
             text("downloadState", "DOWNLOADED, DOWNLOAD_IN_PROGRESS or DOWNLOAD_ERROR"),
         ),
     ),
@@ -71,15 +73,15 @@ FIELDS: tuple[Field, ...] = (
 )
 
 PARAMETERS: tuple[Parameter, ...] = (
-    string("name", "only those of this name"),
-    uuid("zoneid", Entity.ZONE, "only those in this zone"),
-    string("hypervisor", "only those for this hypervisor"),
-    boolean("isready", "only those that are ready in their zone, or only those that are not"),
-    string("arch", "only those for this CPU architecture"),
-    uuid("oscategoryid", Entity.OS_CATEGORY, "only those of this category of guest OS"),
-    boolean("showremoved", "include deleted ones"),
-    boolean("showunique", "return one row per template instead of one row per zone"),
-    mapping("tags", "only those with these tags: tags[0].key, tags[0].value"),
+    string("name", "only images with this name"),
+    uuid("zoneid", Entity.ZONE, "only deployments or operations in this zone"),
+    string("hypervisor", "only images for this hypervisor"),
+    boolean("isready", "true: only images that are ready in their zone; false: only images that are not"),
+    string("arch", "only images for this CPU architecture"),
+    uuid("oscategoryid", Entity.OS_CATEGORY, "only images whose guest OS type is in this category"),
+    boolean("showremoved", "true: also deleted images"),
+    boolean("showunique", "true: one row per image; default: one row per image and zone"),
+    mapping("tags", "only objects with these tags: tags[0].key, tags[0].value"),
     SHOW_ICON,
     *OWNER,
     *PROJECT,
@@ -87,11 +89,15 @@ PARAMETERS: tuple[Parameter, ...] = (
 )
 
 ABOUT: tuple[Parameter, ...] = (
-    uuid("ostypeid", Entity.OS_TYPE, "its guest OS type"),
-    boolean("passwordenabled", "whether passwords of its guests can be reset"),
+    uuid("ostypeid", Entity.OS_TYPE, "the guest OS type of the template"),
+    boolean("passwordenabled", "whether passwords of guests of the image can be reset"),
     boolean("isdynamicallyscalable", "whether running VMs can be scaled"),
 )
 ARCHITECTURE = string(
-    "arch", "its CPU architecture; default x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
+    "arch", "the CPU architecture of the template; default: x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
 )
-DETAILS = mapping("details", "its details from now on, such as details[0].rootDiskController=scsi")
+DETAILS = mapping(
+    "details",
+    "the new details of the template, which replace all present details, such as "
+    "details[0].rootDiskController=scsi",
+)

@@ -18,10 +18,10 @@ PERMISSION = Response(
     "templatepermission",
     (
         text("id", "the template or ISO"),
-        flag("ispublic", "whether everybody may use it"),
+        flag("ispublic", "whether all accounts may use the object"),
         text("domainid", "the domain of its owner"),
-        texts("account", "the accounts that it is shared with"),
-        texts("projectids", "the projects that it is shared with"),
+        texts("account", "the accounts with which the image is shared"),
+        texts("projectids", "the projects with which the image is shared"),
     ),
 )
 """CloudStack calls that of an ISO so, too."""
@@ -53,5 +53,5 @@ COMMANDS = tuple(
         errors=(PermissionDenied,),
         parameters=(uuid("id", entity, thing, required=True),),
     )
-    for word, thing, entity in (("Template", "a template", Entity.TEMPLATE), ("Iso", "an ISO", Entity.ISO))
+    for word, thing, entity in (("Template", "the template", Entity.TEMPLATE), ("Iso", "the ISO", Entity.ISO))
 )

@@ -42,7 +42,7 @@ COMMANDS = (
         parameters=(
             uuid("templateid", Entity.TEMPLATE, "the template"),
             uuid("isoid", Entity.ISO, "the ISO"),
-            uuid("userdataid", Entity.USER_DATA, "the registered user data; default: none from now on"),
+            uuid("userdataid", Entity.USER_DATA, "the registered user data; if left out, the link is removed"),
             string(
                 "userdatapolicy",
                 "whether a deploy call may override the user data; default ALLOWOVERRIDE",

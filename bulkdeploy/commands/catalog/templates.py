@@ -62,7 +62,7 @@ COMMANDS = (
             uuid("id", Entity.TEMPLATE, "only this template"),
             uuids("ids", Entity.TEMPLATE, "only these templates"),
             string("templatetype", "only templates of this type"),
-            strings("details", "all, or min: without details and tags; default all", choices=("all", "min")),
+            strings("details", "all (default), or min: without details and tags", choices=("all", "min")),
             *PARAMETERS,
         ),
         rules=(Exclusive(("id", "ids")),),
@@ -71,7 +71,7 @@ COMMANDS = (
             "extensionid": NO_EXTENSIONS,
             "forcks": NO_KUBERNETES,
             "isvnf": NO_VNF,
-            "parenttemplateid": "templates are not made from one another",
+            "parenttemplateid": "templates have no parent templates",
         },
     ),
 )

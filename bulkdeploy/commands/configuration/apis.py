@@ -38,18 +38,18 @@ def _answer_fields(depth: int) -> tuple[Field, ...]:
     plain = (
         text("name", "the field's name"),
         text("description", "allow or deny"),
-        text("type", "its type"),
+        text("type", "the type of the field"),
     )
     if depth == 0:
         return plain
-    return (*plain, objects("response", "the fields of the objects that it holds", _answer_fields(depth - 1)))
+    return (*plain, objects("response", "the fields of the objects in this field", _answer_fields(depth - 1)))
 
 
 COMMANDS = (
     Command(
         name="listApis",
         authorized=EVERY_ROLE,
-        description="Lists the APIs that the caller may call, with their parameters and answers",
+        description="Lists the APIs that the caller may call, with their parameters and response fields",
         handler=list_apis,
         shape=Shape.LIST,
         since="4.1.0",
@@ -57,25 +57,25 @@ COMMANDS = (
             "api",
             (
                 text("name", "the API's name"),
-                text("description", "what it does"),
-                text("since", "the version of CloudStack that has it first"),
-                flag("isasync", "whether it answers with a job to poll"),
-                text("related", "the APIs that answer the same objects"),
+                text("description", "a description"),
+                text("since", "the first version of CloudStack that has it"),
+                flag("isasync", "whether the API returns a job whose result must be polled"),
+                text("related", "the APIs that return the same objects"),
                 objects(
                     "params",
-                    "its parameters",
+                    "the parameters of the API",
                     (
                         text("name", "the parameter's name"),
                         text("description", "allow or deny"),
-                        text("type", "its type"),
-                        number("length", "the longest text it takes, in characters"),
-                        flag("required", "whether it must be given"),
-                        text("since", "the version of CloudStack that has it first"),
-                        text("related", "the APIs that list what it may name"),
-                        Field("choices", FieldType.LIST, "the values it takes, where it takes only these"),
+                        text("type", "the type of the parameter"),
+                        number("length", "the maximum length of the value, in characters"),
+                        flag("required", "whether the parameter is required"),
+                        text("since", "the first version of CloudStack that has it"),
+                        text("related", "the APIs that list the objects whose ids the parameter accepts"),
+                        Field("choices", FieldType.LIST, "the accepted values; absent if any value is accepted"),
                     ),
                 ),
-                objects("response", "the fields of its answer", _answer_fields(DEEPEST)),
+                objects("response", "the fields of the response", _answer_fields(DEEPEST)),
             ),
         ),
         parameters=(string("name", "the exact name of an API"),),

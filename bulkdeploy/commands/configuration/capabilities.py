@@ -72,7 +72,7 @@ COMMANDS = (
         response=Response(
             "capability",
             (
-                text("cloudstackversion", "the version of CloudStack whose API this is"),
+                text("cloudstackversion", "the version of CloudStack whose API the service implements"),
                 flag("securitygroupsenabled", "whether any zone has security groups"),
                 flag("dynamicrolesenabled", "whether roles have rules"),
                 flag("allowuserviewdestroyedvm", "whether the caller sees its destroyed VMs"),
@@ -80,17 +80,22 @@ COMMANDS = (
                 flag("allowuserforcestopvm", "whether the caller may stop its VMs with force"),
                 flag("instanceleaseenabled", "whether VMs can have leases"),
                 flag("projectinviterequired", "whether accounts are invited to projects instead of added"),
-                flag("allowusercreateprojects", "whether the caller may make projects"),
+                flag("allowusercreateprojects", "whether the caller may create projects"),
                 flag("userpublictemplateenabled", "whether the caller may make its templates public"),
                 large_number("customdiskofferingminsize", "the smallest custom disk, GiB"),
                 large_number("customdiskofferingmaxsize", "the largest custom disk, GiB"),
-                large_number("defaultuipagesize", "rows that a console shows on a page"),
-                number("apilimitinterval", "seconds of an interval in which calls are counted"),
-                number("apilimitmax", "the most calls of an account in an interval"),
-                number("instancesstatsretentiontime", "minutes for which measurements of VMs are kept"),
+                large_number("defaultuipagesize", "the number of rows that user interfaces show on a page"),
+                number("apilimitinterval", "the length of the interval in which API calls are counted, in seconds"),
+                number("apilimitmax", "the maximum number of API calls of an account in an interval"),
+                number(
+                    "instancesstatsretentiontime", "the number of minutes for which measurements of VMs are kept"
+                ),
                 text("supportELB", "whether there are elastic load balancers"),
                 flag("kvmsnapshotenabled", "whether volumes of running VMs on KVM hosts have snapshots"),
-                *(flag(name, "a feature of CloudStack that is not here: always false") for name in ABSENT),
+                *(
+                    flag(name, "always false: the service does not have this feature of CloudStack")
+                    for name in ABSENT
+                ),
             ),
         ),
     ),

@@ -30,15 +30,15 @@ CONFIGURATION = Response(
     "configuration",
     (
         text("name", "the setting"),
-        text("value", "the value that holds"),
-        text("defaultvalue", "the value that holds unless one is set"),
-        text("description", "what it does"),
-        text("category", "its category"),
-        text("group", "the group that CloudStack's settings page shows it in"),
-        text("subgroup", "the part of the group"),
-        text("parent", "the setting that must be on for this one to matter"),
+        text("value", "the effective value"),
+        text("defaultvalue", "the default value"),
+        text("description", "a description"),
+        text("category", "the category of the setting"),
+        text("group", "the group of the setting on CloudStack's settings page"),
+        text("subgroup", "the subgroup"),
+        text("parent", "the setting that must be true for this setting to have an effect"),
         text("component", "bulkdeploy"),
-        text("scope", "what it can be set for besides everything: Global, Cluster or StoragePool"),
+        text("scope", "the narrowest scope for which the setting can be set: Global, Cluster or StoragePool"),
         text("type", "String, Boolean, Number, Decimal, or Range: a number from 0 to 1"),
         text("options", "the values to choose from, separated by commas"),
         flag("isdynamic", "always true: no restart is needed"),
@@ -46,11 +46,11 @@ CONFIGURATION = Response(
 )
 
 PLACES = (
-    uuid("zoneid", Entity.ZONE, "settings of this zone"),
-    uuid("clusterid", Entity.CLUSTER, "settings of this cluster"),
-    uuid("storageid", Entity.STORAGE_POOL, "settings of this storage pool"),
-    uuid("accountid", Entity.ACCOUNT, "settings of this account"),
-    uuid("domainid", Entity.DOMAIN, "settings of this domain"),
+    uuid("zoneid", Entity.ZONE, "the effective values in this zone"),
+    uuid("clusterid", Entity.CLUSTER, "the effective values in this cluster"),
+    uuid("storageid", Entity.STORAGE_POOL, "the effective values for this storage pool"),
+    uuid("accountid", Entity.ACCOUNT, "the effective values for this account"),
+    uuid("domainid", Entity.DOMAIN, "the effective values for this domain"),
 )
 
 ONE_PLACE = Exclusive(tuple(SCOPE_PARAMETERS))
@@ -157,11 +157,14 @@ GROUP = Response(
     "configurationgroup",
     (
         text("name", "the group"),
-        large_number("precedence", "its place among groups"),
+        large_number("precedence", "the position of the group in lists: lower numbers first"),
         objects(
             "subgroup",
-            "its parts that have settings",
-            (text("name", "the part"), large_number("precedence", "its place in the group")),
+            "the subgroups of the group that contain settings",
+            (
+                text("name", "the name of the subgroup"),
+                large_number("precedence", "the position of the subgroup in the group: lower numbers first"),
+            ),
         ),
     ),
 )
@@ -207,8 +210,8 @@ COMMANDS = (
             string("name", "only this setting"),
             string("category", "only settings of this category"),
             string("group", "only settings of this group"),
-            string("subgroup", "only settings of this part of a group"),
-            string("parent", "only settings that matter if this setting is on"),
+            string("subgroup", "only settings of this subgroup"),
+            string("parent", "only settings that have an effect only if this setting is true"),
             *PLACES,
             *PAGING,
         ),
@@ -220,7 +223,7 @@ COMMANDS = (
     UPDATE,
     Command(
         name="resetConfiguration",
-        description="Resets a setting, so that the next wider value applies again",
+        description="Resets a setting. The value of the next wider scope then applies, such as the global value",
         handler=reset_configuration,
         shape=Shape.OBJECT,
         response=CONFIGURATION,

@@ -1,4 +1,4 @@
-"""bulkCreateVirtualMachines: deploys many different VMs with one call: all of them, or on request the VMs that fit.
+"""bulkCreateVirtualMachines: deploys many different VMs with one call (one file: one command and its response).
 
 Ours, after Ganeti's bulk creation: CloudStack has no such call. An entry of the list has the parameters of
 deployVirtualMachine, but for those that are said once for all.
@@ -71,34 +71,44 @@ ENTRY = Binder(
 """Binds an entry as the parameters of a call are bound."""
 
 PLACE_FIELDS = (
-    number("index", "the VM's entry in the list"),
-    text("name", "its host name; in a plan, where the entry gives it"),
+    number("index", "the index of the VM's entry in virtualmachines"),
+    text("name", "the host name of the VM; in a plan, absent if the entry gives no name"),
     text("virtualmachineid", "the VM"),
-    text("jobid", "the job that starts it"),
-    text("hostid", "the host that it is placed on", ROOT_ADMIN_ONLY),
+    text("jobid", "the job that deploys the VM"),
+    text("hostid", "the host that the VM is placed on", ROOT_ADMIN_ONLY),
     text("hostname", "the host's name", ROOT_ADMIN_ONLY),
     text("clusterid", "the host's cluster", ROOT_ADMIN_ONLY),
     text("podid", "the cluster's pod", ROOT_ADMIN_ONLY),
-    texts("pools", "the storage pools of its volumes, the root disk's first", ROOT_ADMIN_ONLY),
+    texts("pools", "the storage pools of the VM's volumes, starting with that of the root disk", ROOT_ADMIN_ONLY),
 )
 
 FAILED = objects(
     "failed",
-    "with partial: entries that were left out",
+    "with partial: the entries of virtualmachines that were left out",
     (
-        number("index", "the entry in the list"),
-        text("name", "the name that it gives"),
-        number("errorcode", "what the whole call would be refused with, were it not partial"),
-        text("errortext", "why; of room, how much is missing on the host that comes closest"),
+        number("index", "the index of the entry in virtualmachines"),
+        text("name", "the name that the entry gives"),
+        number("errorcode", "the error code with which the call would be rejected without partial"),
+        text(
+            "errortext",
+            "why the entry was left out; if capacity is missing, how much is missing on the host with the "
+            "least shortage",
+        ),
     ),
 )
 
 CREATED = Response(
     "virtualmachines",
     (
-        number("count", "VMs made"),
-        objects("asyncjobs", "the jobs that start them, in the list's order", ASYNC_JOB.fields),
-        objects("placements", "where each is placed, in the list's order", PLACE_FIELDS),
+        number("count", "the number of VMs that are deployed"),
+        objects(
+            "asyncjobs",
+            "the jobs that deploy the VMs, in the order of the entries of virtualmachines",
+            ASYNC_JOB.fields,
+        ),
+        objects(
+            "placements", "the placement of each VM, in the order of the entries of virtualmachines", PLACE_FIELDS
+        ),
         FAILED,
     ),
 )
@@ -106,12 +116,20 @@ CREATED = Response(
 PLAN = Response(
     "plan",
     (
-        number("count", "VMs asked for"),
-        number("fits", "VMs that would be made"),
-        number("capacity", "VMs of the kind that there is most room for, were there no others", ROOT_ADMIN_ONLY),
+        number("count", "the number of VMs that the call requests"),
+        number("fits", "the number of VMs that would be deployed"),
+        number(
+            "capacity",
+            "the capacity for the kind of VM that fits most often, if only VMs of this kind were deployed",
+            ROOT_ADMIN_ONLY,
+        ),
         *PLAN_FIELDS,
         *PLACED,
-        objects("placements", "where each would be placed, in the list's order", PLACE_FIELDS),
+        objects(
+            "placements",
+            "the planned placement of each VM, in the order of the entries of virtualmachines",
+            PLACE_FIELDS,
+        ),
         FAILED,
     ),
 )
@@ -256,8 +274,9 @@ COMMANDS: tuple[Command, ...] = (
     Command(
         name="bulkCreateVirtualMachines",
         description=(
-            "Deploys many unlike VMs with one call, dispersed by count over clusters or pods. Without partial, "
-            "all of them are deployed or none. The response has one job per VM and the place of each VM."
+            "Deploys many VMs with different parameters by one call, and disperses them evenly over clusters "
+            "or pods. Without partial, either all VMs are deployed or none. The response has one job and the "
+            "placement of each VM."
         ),
         roles=ROOT_ADMIN_ONLY,
         shape=Shape.BARE,

@@ -87,8 +87,10 @@ def _cancel(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="bulkDeployVirtualMachine",
-        description="Deploys many alike VMs with one call, dispersed by count over clusters or pods. "
-        "Answers at once with one job per VM.",
+        description=(
+            "Deploys many equal VMs with one call and disperses them evenly over clusters or pods. Returns at "
+            "once, with one job per VM."
+        ),
         since="4.11",
         roles=ROOT_ADMIN_ONLY,
         shape=Shape.LIST,
@@ -119,13 +121,16 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="listBulkDeployments",
-        description="Lists bulk deployments as a whole: jobs by state, spread over clusters, failures",
+        description=(
+            "Lists bulk deployments, with the number of jobs by state, the distribution over clusters and the "
+            "failures"
+        ),
         shape=Shape.LIST,
         response=BULK_DEPLOYMENT,
         roles=ROOT_ADMIN_ONLY,
         parameters=(
-            uuid("id", Entity.DEPLOYMENT, "the deployment"),
-            uuid("zoneid", Entity.ZONE, "only those in this zone"),
+            uuid("id", Entity.DEPLOYMENT, "the bulk deployment"),
+            uuid("zoneid", Entity.ZONE, "only deployments or operations in this zone"),
             uuids(
                 "hostids",
                 Entity.HOST,
@@ -143,12 +148,14 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="cancelBulkDeployment",
-        description="Cancels the queued jobs of a bulk deployment; they fail and release their capacity",
+        description=(
+            "Cancels the queued jobs of a bulk deployment. These jobs fail, and their capacity becomes free"
+        ),
         shape=Shape.OBJECT,
         response=BULK_DEPLOYMENT,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(uuid("id", Entity.DEPLOYMENT, "the deployment", required=True),),
+        parameters=(uuid("id", Entity.DEPLOYMENT, "the bulk deployment", required=True),),
         errors=(PermissionDenied,),
         handler=_cancel,
     ),

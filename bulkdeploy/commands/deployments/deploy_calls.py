@@ -1,4 +1,4 @@
-"""The common part of both deploy commands: converts a call to a ``DeployRequest``, and deploys or plans it."""
+"""Convert a deploy call to a ``DeployRequest``, and deploy or plan it (one file: shared by both commands)."""
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -38,26 +38,41 @@ SPREAD_FIELDS = (
     text("clustername", "the cluster's name"),
     text("podid", "the cluster's pod"),
     text("podname", "the pod's name"),
-    number("before", "the owner's VMs in the cluster before the call"),
-    number("added", "VMs of the call in the cluster, as planned"),
-    number("after", "before and added together"),
-    number("capacity", "VMs of this kind that the cluster had room for before the call"),
-    number("succeeded", "of a deployment asked for by id: its VMs there whose jobs succeeded"),
+    number("before", "the number of VMs that the owner has in the cluster before the call"),
+    number("added", "the number of VMs of this call that are planned in the cluster"),
+    number("after", "the sum of before and added"),
+    number("capacity", "the number of such VMs that fitted into the cluster before the call"),
+    number(
+        "succeeded",
+        "the number of VMs of the deployment in the cluster whose jobs succeeded; only if the deployment is "
+        "requested by id",
+    ),
 )
 
 PLAN_FIELDS = (
-    text("planner", "the deployment planner that placed the VMs: listDeploymentPlanners says how", ROOT_ADMIN_ONLY),
+    text(
+        "planner",
+        "the deployment planner that placed the VMs; listDeploymentPlanners describes it",
+        ROOT_ADMIN_ONLY,
+    ),
     text(
         "allocator",
-        "who chose their hosts: builtin, which is that planner, or a program of placement.allocators.allocate",
+        "the program that selected the hosts: builtin (the deployment planner itself) or a program from the "
+        "setting placement.allocators.allocate",
         ROOT_ADMIN_ONLY,
     ),
     number(
         "skew",
-        "largest difference of the owner's VMs between clusters that had room for such VMs, as planned",
+        "the planned imbalance: the largest difference between the numbers of the owner's VMs in clusters that "
+        "had capacity for such VMs",
         ROOT_ADMIN_ONLY,
     ),
-    objects("clusters", "what each cluster with room for such VMs gets", SPREAD_FIELDS, ROOT_ADMIN_ONLY),
+    objects(
+        "clusters",
+        "the planned numbers of VMs for each cluster that has capacity for such VMs",
+        SPREAD_FIELDS,
+        ROOT_ADMIN_ONLY,
+    ),
     EXCLUDED,
     HOSTS,
 )
@@ -67,9 +82,9 @@ PLAN = Response(
     "plan",
     (
         *PLACED,
-        number("count", "VMs asked for"),
-        number("fits", "VMs that would be made"),
-        number("capacity", "VMs of this kind that there is room for in all", ROOT_ADMIN_ONLY),
+        number("count", "the number of VMs that the call requests"),
+        number("fits", "the number of VMs that would be deployed"),
+        number("capacity", "the total number of such VMs that fit", ROOT_ADMIN_ONLY),
         *PLAN_FIELDS,
     ),
 )

@@ -33,18 +33,20 @@ from bulkdeploy.store.deployments.replacements import close_replacement, is_in_p
 UPDATED = Response(
     "bulkdeployment",
     (
-        text("id", "the deployment"),
-        number("virtualmachinecount", "VMs that it is to have"),
-        number("before", "VMs that it had"),
-        number("added", "VMs that are deployed, or of a dry run: that would be"),
-        number("removed", "VMs that are destroyed, or of a dry run: that would be"),
+        text("id", "the bulk deployment"),
+        number("virtualmachinecount", "the desired number of VMs"),
+        number("before", "the number of VMs before the call"),
+        number("added", "the number of VMs that are deployed or, in a dry run, would be deployed"),
+        number("removed", "the number of VMs that are destroyed or, in a dry run, would be destroyed"),
         text("grownby", "the bulk deployment of the new VMs; listBulkDeployments shows its progress"),
-        text("operationid", "the destruction of the removed VMs; listBulkOperations shows its progress"),
+        text(
+            "operationid", "the bulk operation that destroys the removed VMs; listBulkOperations shows its progress"
+        ),
         objects("asyncjobs", "the jobs of the VMs that are added or removed", ASYNC_JOB.fields),
         objects(
             "virtualmachines",
-            "of a dry run: the VMs that would be removed",
-            (text("id", "the VM"), text("name", "its name"), text("state", "its state")),
+            "the VMs that would be removed; only in a dry run",
+            (text("id", "the VM"), text("name", "the name of the VM"), text("state", "the state of the VM")),
         ),
     ),
 )
@@ -163,9 +165,16 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.DEPLOYMENT, "the deployment; it must be managed", required=True),
             integer("virtualmachinecount", "the desired number of virtual machines", minimum=0),
             *HOW_MANAGED,
-            string("maxunavailable", "VMs that are healed at once, or a percentage such as 10%; default: 1"),
-            boolean("managed", "false: stop keeping the number of VMs; the VMs stay"),
-            boolean("dryrun", "check only, and answer how many VMs would be added or which would be removed"),
+            string(
+                "maxunavailable",
+                "the maximum number of VMs that are healed at the same time, or a percentage such as 10%; "
+                "default: 1",
+            ),
+            boolean("managed", "false: the service no longer keeps the number of VMs; existing VMs are kept"),
+            boolean(
+                "dryrun",
+                "true: only return how many VMs would be added, or which would be removed; nothing is changed",
+            ),
         ),
         errors=DEPLOYMENT_ERRORS,
         handler=_update,

@@ -18,8 +18,8 @@ from bulkdeploy.store.rows.entities import resolve_known
 HOW_MANAGED = (
     string(
         "scaleinpolicy",
-        "with managed, the order in which VMs are removed: Balanced (default: keeps the spread even, newest "
-        "first), NewestFirst or OldestFirst",
+        "if managed, the order in which VMs are removed: Balanced (default; keeps the numbers of VMs per "
+        "cluster or pod even, and removes the newest first), NewestFirst or OldestFirst",
         choices=tuple(ScaleInPolicy),
     ),
     boolean(
@@ -28,7 +28,8 @@ HOW_MANAGED = (
     ),
     integer(
         "healafter",
-        "seconds for which such a VM is Stopped before autoheal starts it; default: 300",
+        "if autoheal is true, the seconds that a VM must have been Stopped before it is started again; "
+        "default: 300",
         minimum=0,
     ),
     string(
@@ -38,8 +39,8 @@ HOW_MANAGED = (
     ),
     integer(
         "healthtimeout",
-        "with healthcheck, seconds after the start of a VM within which its guest must answer once; otherwise the "
-        "VM counts as failed; default: 300",
+        "the timeout of healthcheck: if a guest does not answer within this number of seconds after the start "
+        "of its VM, the VM counts as failed; default: 300",
         minimum=1,
         maximum=LONGEST_TIMEOUT_S,
     ),

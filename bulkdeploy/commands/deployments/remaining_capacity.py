@@ -24,52 +24,56 @@ OF_A_DEPLOYMENT = frozenset({"startvm", "dryrun", "planindex", "hostids"})
 RULES_OF_A_DEPLOYMENT = tuple(rule for rule in RULES if isinstance(rule, Needs) and rule.other in OF_A_DEPLOYMENT)
 
 USAGE = (
-    number("hosts", "hosts that are up and enabled; all other figures are of these"),
-    number("virtualmachines", "VMs that hold them"),
-    number("cores", "physical cores"),
-    number("cputotal", "MHz that may be promised, over-commit included"),
-    number("cpuused", "MHz that are promised"),
-    number("memorytotal", "MiB that may be promised, over-commit included"),
-    number("memoryused", "MiB that are promised"),
-    number("memoryfreeonhost", "MiB that are free on the host with most of them"),
-    number("storagetotal", "bytes that pools that are up may promise, up to their disable threshold"),
-    number("storageused", "bytes that they have promised"),
+    number("hosts", "the number of hosts that are up and enabled; all other figures count only these hosts"),
+    number("virtualmachines", "the number of VMs that have capacity on these hosts"),
+    number("cores", "the number of physical CPU cores"),
+    number("cputotal", "the total CPU including over-commit, in MHz"),
+    number("cpuused", "the allocated CPU, in MHz"),
+    number("memorytotal", "the total memory including over-commit, in MiB"),
+    number("memoryused", "the allocated memory, in MiB"),
+    number("memoryfreeonhost", "the free memory of the host with the most free memory, in MiB"),
+    number("storagetotal", "the total storage of the pools that are Up, up to their disable threshold, in bytes"),
+    number("storageused", "the allocated storage of these pools, in bytes"),
 )
 
 REMAINING_CAPACITY = Response(
     "remainingcapacity",
     (
-        number("count", "how many more VMs one bulk call could make; of all sizes, where they differ"),
+        number("count", "the number of VMs that one bulk call could still deploy, as the sum over all sizes"),
         *REASON_FIELDS,
-        text("losthostid", "with n1: the host that could not be lost, were there one VM more", ROOT_ADMIN_ONLY),
-        text("losthostname", "that host's name", ROOT_ADMIN_ONLY),
+        text(
+            "losthostid",
+            "with n1: the host whose failure could no longer be covered if there were one VM more",
+            ROOT_ADMIN_ONLY,
+        ),
+        text("losthostname", "the name of the host losthostid", ROOT_ADMIN_ONLY),
         EXCLUDED,
         objects(
             "sizes",
-            "the VMs by size, in the order in which they are placed: one, or with tiered the largest first",
+            "the sizes of VMs: one size or, with tiered, several sizes in descending order",
             (
-                number("cpunumber", "cores of each"),
-                number("cpuspeed", "MHz of each core"),
-                number("memory", "MiB of each"),
-                number("disksize", "bytes of each one's volumes together"),
-                number("count", "how many VMs"),
+                number("cpunumber", "the CPU cores of each VM"),
+                number("cpuspeed", "the speed of each CPU core, in MHz"),
+                number("memory", "the memory of each VM, in MiB"),
+                number("disksize", "the total size of the volumes of each VM, in bytes"),
+                number("count", "the number of VMs of this size"),
             ),
         ),
         objects(
             "hosts",
-            "the hosts that get VMs, in the order in which they get the first one",
+            "the hosts that get VMs, in the order in which they get their first VM",
             (
                 text("hostid", "the host"),
-                text("hostname", "its name"),
-                text("clusterid", "its cluster"),
+                text("hostname", "the name of the host"),
+                text("clusterid", "the cluster of the host"),
                 text("clustername", "the cluster's name"),
                 text("podid", "the cluster's pod"),
-                number("count", "VMs that it gets"),
+                number("count", "the number of VMs that the host gets"),
             ),
             ROOT_ADMIN_ONLY,
         ),
-        objects("before", "the zone as it is", USAGE, ROOT_ADMIN_ONLY),
-        objects("after", "the zone with these VMs", USAGE, ROOT_ADMIN_ONLY),
+        objects("before", "the figures of the zone at present", USAGE, ROOT_ADMIN_ONLY),
+        objects("after", "the figures of the zone after the deployment of these VMs", USAGE, ROOT_ADMIN_ONLY),
     ),
 )
 
@@ -83,7 +87,10 @@ def calculate(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="calculateCapacity",
-        description="Returns how many more VMs one bulk call could deploy now, on which hosts, and the limit",
+        description=(
+            "Returns the number of VMs that one bulk call could still deploy now, the hosts that would get them, "
+            "and the reason why no more fit"
+        ),
         handler=calculate,
         shape=Shape.OBJECT,
         response=REMAINING_CAPACITY,
@@ -94,9 +101,10 @@ COMMANDS: tuple[Command, ...] = (
             *(parameter for parameter in OF_ANY_VM if parameter.name not in OF_A_DEPLOYMENT),
             boolean(
                 "tiered",
-                "true: if no more VMs fit, continue with smaller ones; needs a custom service offering",
+                "true: if no more VMs of the requested size fit, the calculation continues with smaller VMs; "
+                "requires a custom service offering",
             ),
-            boolean("n1", "keep enough free capacity in each cluster for the loss of any one host"),
+            boolean("n1", "true: reserve enough capacity in each cluster for the failure of any one host"),
         ),
         unsupported=UNSUPPORTED | NOT_OF_MANY,
         rules=(Exclusive(("podid", "clusterid")), *(rule for rule in RULES if rule not in RULES_OF_A_DEPLOYMENT)),

@@ -1,4 +1,4 @@
-"""replaceBulkDeployment and resumeBulkOperation: rolling replacements of managed deployments."""
+"""replaceBulkDeployment and resumeBulkOperation: rolling replacements (one file: one operation)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -258,26 +258,52 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.DEPLOYMENT, "the deployment; it must be managed", required=True),
-            uuid("templateid", Entity.TEMPLATE, "another template"),
-            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "another service offering; only with Recreate"),
-            string("userdata", "other user data, in base64", length=1048576),
-            string("keypairs", "names of other SSH key pairs, separated by commas"),
+            uuid("templateid", Entity.TEMPLATE, "the new template; default: the present one"),
+            uuid(
+                "serviceofferingid",
+                Entity.SERVICE_OFFERING,
+                "the new service offering; only with method Recreate; default: the present one",
+            ),
+            string("userdata", "the new user data, in base64; default: the present user data", length=1048576),
+            string(
+                "keypairs", "the names of the new SSH key pairs, separated by commas; default: the present ones"
+            ),
             string(
                 "method",
                 "Recreate (default) deploys new VMs and destroys the old ones; Restore replaces the root disks "
                 "of the VMs",
                 choices=tuple(ReplaceMethod),
             ),
-            string("maxsurge", "VMs beyond the desired number, or a percentage such as 10%; default: 0"),
-            string("maxunavailable", "VMs that may be unavailable, or a percentage; default: 1"),
-            string("pauseafter", "pause when these percentages of the VMs are replaced, such as 10,50"),
-            string("maxfailures", "stop if more VMs fail than this number, or percentage; default: 0"),
+            string(
+                "maxsurge",
+                "the number of VMs that may exist beyond the desired number during the replacement, or a "
+                "percentage such as 10%; default: 0",
+            ),
+            string(
+                "maxunavailable",
+                "the number of VMs that may be unavailable at the same time during the replacement, or a "
+                "percentage such as 10%; default: 1",
+            ),
+            string(
+                "pauseafter",
+                "pause the replacement each time that one of these percentages of the VMs is replaced, such as "
+                "10,50",
+            ),
+            string(
+                "maxfailures",
+                "stop the replacement if more VMs fail than this number, or than this percentage such as 10%; "
+                "default: 0",
+            ),
             boolean(
                 "expunge",
                 "expunge replaced VMs at once; by default they can be recovered until expunge.delay has passed",
             ),
             boolean("pause", "pause the replacement in progress until resumeBulkOperation"),
-            boolean("rollback", "replace the VMs of the newest replacement again, with the parameters before"),
+            boolean(
+                "rollback",
+                "true: undo the newest replacement: its VMs are replaced again, with the parameters from "
+                "before that replacement",
+            ),
         ),
         errors=DEPLOYMENT_ERRORS,
         handler=_replace,
@@ -289,7 +315,7 @@ COMMANDS: tuple[Command, ...] = (
         response=BULK_DEPLOYMENT,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(uuid("id", Entity.DEPLOYMENT, "the deployment", required=True),),
+        parameters=(uuid("id", Entity.DEPLOYMENT, "the bulk deployment", required=True),),
         errors=(PermissionDenied,),
         handler=_resume,
     ),

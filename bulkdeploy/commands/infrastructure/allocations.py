@@ -15,24 +15,29 @@ from bulkdeploy.store.rows.listing import Page
 ALLOCATION = Response(
     "allocation",
     (
-        text("consumerid", "who holds it: a virtual machine, a volume, or the job of a migration", ROOT_ADMIN_ONLY),
+        text(
+            "consumerid",
+            "the object that has the claim: a virtual machine, a volume, or the job of a migration",
+            ROOT_ADMIN_ONLY,
+        ),
         text(
             "consumertype",
-            "VirtualMachine, Migration (it holds the host that its virtual machine leaves) or Volume",
+            "the type of the object that has the claim: VirtualMachine, Volume, or Migration (a claim on the "
+            "host that the virtual machine leaves)",
         ),
         text(
             "consumername",
-            "the virtual machine's or the volume's name; of a migration, its virtual machine's",
+            "the name of the virtual machine or the volume; for a migration, that of its virtual machine",
             ROOT_ADMIN_ONLY,
         ),
-        text("hostid", "the host that is held"),
+        text("hostid", "the host on which capacity is claimed"),
         text("hostname", "the host's name"),
-        text("storageid", "the storage pool that is held"),
+        text("storageid", "the storage pool on which capacity is claimed"),
         text("storage", "the pool's name"),
-        number("cpu", "MHz of the host"),
-        number("memory", "MiB of the host"),
-        number("size", "bytes of the pool"),
-        moment("created", "since when it is held"),
+        number("cpu", "the claimed CPU of the host, in MHz"),
+        number("memory", "the claimed memory of the host, in MiB"),
+        number("size", "the claimed size on the pool, in bytes"),
+        moment("created", "when the claim was made"),
     ),
 )
 
@@ -53,13 +58,13 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             string("consumerid", "only claims of this virtual machine, volume or migration job"),
             string("consumertype", "only claims of this type of consumer", choices=allocations.CONSUMER_TYPES),
-            uuid("hostid", Entity.HOST, "only claims on this host and its own disks"),
+            uuid("hostid", Entity.HOST, "only claims on this host and on its local disks"),
             uuid("storageid", Entity.STORAGE_POOL, "only claims on this pool"),
             uuid("clusterid", Entity.CLUSTER, "only claims in this cluster"),
             uuid("podid", Entity.POD, "only claims in this pod"),
             uuid("zoneid", Entity.ZONE, "only claims in this zone"),
             *(parameter for parameter in PAGING if parameter.name != "keyword"),
         ),
-        unsupported={"keyword": "allocations have no text that a keyword could find"},
+        unsupported={"keyword": "allocations have no name or description"},
     ),
 )

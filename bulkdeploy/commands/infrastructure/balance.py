@@ -17,36 +17,52 @@ USUAL_MOVES, MOST_MOVES = 100, 100_000
 USUAL_GAIN = 0.001
 
 TERMS = (
-    fraction("cpu", "how far hosts' shares of promised CPU lie from that of all: the sum of squares"),
-    fraction("memory", "the same of memory"),
-    fraction("owners", "a tenth for each pair of VMs of one owner on one host that even dispersion would not have"),
     fraction(
-        "n1", "per cluster, the part of its largest host's memory for whose loss the others have no free room"
+        "cpu",
+        "the CPU imbalance: the sum of the squared differences between each host's allocated share of CPU and "
+        "the share of all hosts together",
+    ),
+    fraction("memory", "the memory imbalance, calculated as the CPU imbalance"),
+    fraction(
+        "owners", "0.1 for each pair of VMs of one owner on the same host that an even dispersion would avoid"
+    ),
+    fraction(
+        "n1",
+        "for each cluster, the share of the largest host's memory that would not fit on the other hosts if "
+        "this host failed",
     ),
 )
 
 BALANCE_PLAN = Response(
     "balanceplan",
     (
-        number("index", "give it as planindex, instead of dryrun, to make just these moves; kept for a day"),
-        fraction("scorebefore", "the score as it is now; 0 is balance"),
-        fraction("scoreafter", "the score after all moves"),
-        objects("before", "what the score is made of now", TERMS),
-        objects("after", "the same after all moves", TERMS),
-        number("sets", "sets of moves, made one after the other; moves of one set have no host in common"),
-        number("moves", "how many moves there are"),
+        number(
+            "index",
+            "the index of the plan. Send it as planindex instead of dryrun to make exactly these moves. The "
+            "plan is kept for one day",
+        ),
+        fraction("scorebefore", "the present balance score; 0 is perfect balance"),
+        fraction("scoreafter", "the balance score after all moves"),
+        objects("before", "the parts of the present balance score", TERMS),
+        objects("after", "the parts of the balance score after all moves", TERMS),
+        number(
+            "sets",
+            "the number of sets of moves. Sets are made one after the other; moves of one set use different "
+            "hosts and are made at the same time",
+        ),
+        number("moves", "the number of moves"),
         objects(
             "move",
             "the moves",
             (
-                number("set", "the set that it belongs to, from 1"),
+                number("set", "the number of the set to which the move belongs, starting at 1"),
                 text("virtualmachineid", "the virtual machine that moves"),
-                text("virtualmachinename", "its name"),
-                text("fromhostid", "the host that it leaves"),
-                text("fromhostname", "that host's name"),
-                text("hostid", "the host that it moves to"),
-                text("hostname", "that host's name"),
-                fraction("gain", "by how much it lowers the score"),
+                text("virtualmachinename", "the name of the virtual machine"),
+                text("fromhostid", "the host that the virtual machine leaves"),
+                text("fromhostname", "the name of the host that the virtual machine leaves"),
+                text("hostid", "the host that the virtual machine moves to"),
+                text("hostname", "the name of the host that the virtual machine moves to"),
+                fraction("gain", "the amount by which the move lowers the balance score"),
             ),
         ),
     ),
@@ -79,12 +95,14 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("zoneid", Entity.ZONE, "the zone"),
-            uuid("podid", Entity.POD, "only this pod"),
-            uuid("clusterid", Entity.CLUSTER, "only this cluster"),
-            integer("maxmoves", f"how many moves at most; default {USUAL_MOVES}", minimum=1, maximum=MOST_MOVES),
+            uuid("podid", Entity.POD, "only move VMs within this pod"),
+            uuid("clusterid", Entity.CLUSTER, "only move VMs within this cluster"),
+            integer(
+                "maxmoves", f"the maximum number of moves; default: {USUAL_MOVES}", minimum=1, maximum=MOST_MOVES
+            ),
             string(
                 "mingain",
-                f"by how much each move must lower the score; default {USUAL_GAIN}",
+                f"the minimum by which each move must lower the score; default: {USUAL_GAIN}",
                 rule=POSITIVE_NUMBER,
             ),
             *PLAN_PARAMETERS,

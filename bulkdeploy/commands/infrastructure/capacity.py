@@ -57,13 +57,15 @@ COMMANDS = (
                 "only this type: 0 memory, 1 CPU, 2 used storage, 3 promised storage, 8 addresses, "
                 "9 local storage, 90 cores",
             ),
-            boolean("fetchlatest", "accepted without effect: the response is always current"),
-            string("sortby", "usage: the fullest first", choices=("usage",)),
+            boolean("fetchlatest", "accepted but ignored: the response is always current"),
+            string(
+                "sortby", "usage: rows with the highest percentage of used capacity come first", choices=("usage",)
+            ),
             *PAGE_ONLY,
         ),
         unsupported={
-            "keyword": "there is nothing in a capacity row that a keyword could find",
-            "tag": "capacity is not counted by tags",
+            "keyword": "capacities have no name or description",
+            "tag": "capacity is not counted per tag",
         },
     ),
 )

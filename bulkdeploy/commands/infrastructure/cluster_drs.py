@@ -19,11 +19,11 @@ from bulkdeploy.store.rows.listing import Page
 
 MOVE = (
     text("virtualmachineid", "the virtual machine that moves"),
-    text("virtualmachinename", "its name"),
-    text("sourcehostid", "the host that it leaves"),
-    text("sourcehostname", "that host's name"),
-    text("destinationhostid", "the host that it moves to"),
-    text("destinationhostname", "that host's name"),
+    text("virtualmachinename", "the name of the virtual machine"),
+    text("sourcehostid", "the host that the virtual machine leaves"),
+    text("sourcehostname", "the name of the host that the virtual machine leaves"),
+    text("destinationhostid", "the host that the virtual machine moves to"),
+    text("destinationhostname", "the name of the host that the virtual machine moves to"),
 )
 
 
@@ -56,17 +56,22 @@ COMMANDS: tuple[Command, ...] = (
         handler=generate_plan,
         shape=Shape.OBJECT,
         response=Response(
-            "generateclusterdrsplanresponse", (objects("migrations", "the moves, in their order", MOVE),)
+            "generateclusterdrsplanresponse",
+            (objects("migrations", "the moves, in the order in which they are made", MOVE),),
         ),
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             THE_CLUSTER,
-            integer("migrations", "how many moves at most; default drs.max.migrations of the cluster", minimum=1),
+            integer(
+                "migrations",
+                "the maximum number of moves; default: the setting drs.max.migrations of the cluster",
+                minimum=1,
+            ),
         ),
     ),
     Command(
         name="executeClusterDrsPlan",
-        description="Moves virtual machines of a cluster to other hosts of it, as generateClusterDrsPlan shows",
+        description="Moves virtual machines between hosts of a cluster, as planned by generateClusterDrsPlan",
         handler=execute_plan,
         shape=Shape.JOB,
         response=BALANCE_RESULT,
@@ -77,7 +82,7 @@ COMMANDS: tuple[Command, ...] = (
             THE_CLUSTER,
             mapping(
                 "migrateto",
-                "the moves, in their order: migrateto[0].vm, migrateto[0].host",
+                "the moves in the order in which they are made: migrateto[0].vm, migrateto[0].host",
                 (("vm", Entity.VIRTUAL_MACHINE), ("host", Entity.HOST)),
             ),
         ),
@@ -95,13 +100,13 @@ COMMANDS: tuple[Command, ...] = (
                 text("eventid", "the event with which the plan began"),
                 text("type", "MANUAL or AUTOMATED"),
                 text("status", "IN_PROGRESS or COMPLETED"),
-                moment("created", "when it was made"),
+                moment("created", "the date and time of creation"),
                 objects(
                     "migrations",
-                    "the moves that were begun",
+                    "the moves that were started",
                     (
                         *MOVE,
-                        text("jobid", "the job that moves it"),
+                        text("jobid", "the job that moves the virtual machine"),
                         text("jobstatus", "IN_PROGRESS, SUCCEEDED or FAILED"),
                     ),
                 ),

@@ -29,18 +29,25 @@ CLUSTER = Response(
     "cluster",
     (
         text("id", "the cluster"),
-        text("name", "its name"),
-        text("podid", "its pod"),
+        text("name", "the name of the cluster"),
+        text("podid", "the pod of the cluster"),
         text("podname", "the pod's name"),
-        text("zoneid", "its zone"),
+        text("zoneid", "the zone of the cluster"),
         text("zonename", "the zone's name"),
-        text("hypervisortype", "the hypervisor of its hosts"),
-        text("clustertype", "CloudManaged or ExternalManaged"),
-        text("managedstate", "Managed, or Unmanaged when it takes no new VMs"),
-        text("allocationstate", "Enabled, or Disabled (no new VMs)"),
-        text("allocpolicy", "preferred, last_resort or unallocable: how readily it takes new VMs"),
-        text("cpuovercommitratio", "times its CPU that it may promise"),
-        text("memoryovercommitratio", "times its memory that it may promise"),
+        text("hypervisortype", "the hypervisor of the cluster's hosts"),
+        text("clustertype", "the type of the cluster: CloudManaged or ExternalManaged"),
+        text("managedstate", "Managed, or Unmanaged: no new VMs are placed here"),
+        text("allocationstate", "Enabled, or Disabled: no new VMs are placed here"),
+        text(
+            "allocpolicy",
+            "whether new VMs are placed here: preferred (normally), last_resort (only VMs that fit nowhere "
+            "else) or unallocable (never)",
+        ),
+        text("cpuovercommitratio", "the CPU over-commit factor: how many times the physical CPU may be allocated"),
+        text(
+            "memoryovercommitratio",
+            "the memory over-commit factor: how many times the physical memory may be allocated",
+        ),
         CLUSTER_CAPACITY,
         *OF_CLUSTERS,
     ),
@@ -77,7 +84,9 @@ def _page(call: Call, cluster: EntityRef) -> Page:
 CLUSTER_TYPES = ("CloudManaged", "ExternalManaged")
 ALLOCATION_STATES = tuple(state.value for state in AllocationState)
 HYPERVISORS = tuple(kind.value for kind in HypervisorType)
-ARCHITECTURE = string("arch", "the architecture of its hosts: x86_64", choices=("x86_64",))
+ARCHITECTURE = string(
+    "arch", "the CPU architecture of the cluster's hosts; only x86_64 is supported", choices=("x86_64",)
+)
 SWITCHES = (
     *("guestvswitchname", "guestvswitchtype", "publicvswitchname", "publicvswitchtype"),
     *("vsmipaddress", "vsmpassword", "vsmusername"),
@@ -95,10 +104,19 @@ ADD = Command(
     parameters=(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
         uuid("podid", Entity.POD, "the pod", required=True),
-        string("clustername", "its name, unique in the pod", required=True, rule=NAME),
-        string("clustertype", "CloudManaged or ExternalManaged", required=True, choices=CLUSTER_TYPES),
-        string("hypervisor", "the hypervisor of its hosts", required=True, choices=HYPERVISORS),
-        string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
+        string("clustername", "the name of the cluster, unique in the pod", required=True, rule=NAME),
+        string(
+            "clustertype",
+            "the type of the cluster: CloudManaged or ExternalManaged",
+            required=True,
+            choices=CLUSTER_TYPES,
+        ),
+        string("hypervisor", "the hypervisor of the cluster's hosts", required=True, choices=HYPERVISORS),
+        string(
+            "allocationstate",
+            "Enabled (default), or Disabled: the service places no new VMs here",
+            choices=ALLOCATION_STATES,
+        ),
         ALLOCATION_POLICY,
         ARCHITECTURE,
     ),
@@ -109,14 +127,16 @@ ADD = Command(
         "extensionid": NO_EXTENSIONS,
         "externaldetails": NO_EXTENSIONS,
         "storageaccessgroups": NO_ACCESS_GROUPS,
-        **dict.fromkeys(SWITCHES, "virtual switches are the hypervisor's own"),
-        **dict.fromkeys(("ovm3cluster", "ovm3pool", "ovm3vip"), "hosts of OVM3 are no pool of their own"),
+        **dict.fromkeys(SWITCHES, "virtual switches are configured on the hypervisor"),
+        **dict.fromkeys(("ovm3cluster", "ovm3pool", "ovm3vip"), "hosts of OVM3 are not supported as pools"),
     },
 )
 
 UPDATE = Command(
     name="updateCluster",
-    description="Changes a cluster. Whether it is enabled and managed is seen by the next deployment.",
+    description=(
+        "Changes a cluster. A changed allocation state or managed state applies from the next deployment on."
+    ),
     handler=update_cluster,
     shape=Shape.OBJECT,
     response=CLUSTER,
@@ -124,12 +144,18 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.CLUSTER, "the cluster", required=True),
-        string("clustername", "its new name, unique in the pod", rule=NAME),
-        string("clustertype", "CloudManaged or ExternalManaged", choices=CLUSTER_TYPES),
-        string("hypervisor", "the hypervisor of its hosts; only while there are none", choices=HYPERVISORS),
-        string("allocationstate", "Enabled, or Disabled: no new VMs", choices=ALLOCATION_STATES),
+        string("clustername", "the new name of the cluster, unique in the pod", rule=NAME),
+        string("clustertype", "the type of the cluster: CloudManaged or ExternalManaged", choices=CLUSTER_TYPES),
+        string(
+            "hypervisor",
+            "the hypervisor of the cluster's hosts; can be changed only while the cluster has no hosts",
+            choices=HYPERVISORS,
+        ),
+        string("allocationstate", "Enabled, or Disabled: no new VMs are placed here", choices=ALLOCATION_STATES),
         ALLOCATION_POLICY,
-        string("managedstate", "Managed, or Unmanaged: no new VMs", choices=("Managed", "Unmanaged")),
+        string(
+            "managedstate", "Managed, or Unmanaged: no new VMs are placed here", choices=("Managed", "Unmanaged")
+        ),
         ARCHITECTURE,
     ),
     unsupported={"externaldetails": NO_EXTENSIONS},
@@ -157,7 +183,7 @@ COMMANDS = (
         response=CLUSTER,
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         parameters=(
-            uuid("id", Entity.CLUSTER, "only this cluster"),
+            uuid("id", Entity.CLUSTER, "only move VMs within this cluster"),
             string("name", "only clusters of this name"),
             uuid("zoneid", Entity.ZONE, "only clusters of this zone"),
             uuid("podid", Entity.POD, "only clusters of this pod"),
@@ -170,7 +196,7 @@ COMMANDS = (
                 "only clusters in this state",
                 choices=tuple(state.value for state in AllocationState),
             ),
-            string("allocpolicy", "only clusters of this policy", choices=ALLOCATION_POLICIES),
+            string("allocpolicy", "only clusters with this allocation policy", choices=ALLOCATION_POLICIES),
             boolean("showcapacities", "whether the response includes the capacity of each cluster"),
             *PAGING,
         ),

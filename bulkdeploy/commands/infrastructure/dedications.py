@@ -44,9 +44,15 @@ def _commands(place: Entity) -> tuple[Command, ...]:
             text("id", "the dedication"),
             text(f"{word}id", f"the {word}"),
             text(f"{word}name", f"the {word}'s name"),
-            text("domainid", "the domain that has it"),
-            text("accountid", "the account that has it; absent: the whole domain"),
-            text("affinitygroupid", "the affinity group that VMs join to be placed there"),
+            text("domainid", "the domain for which the resource is dedicated"),
+            text(
+                "accountid",
+                "the account for which the resource is dedicated; absent if it is dedicated to the whole domain",
+            ),
+            text(
+                "affinitygroupid",
+                "the affinity group of the dedication; VMs in this group are placed on the dedicated resource",
+            ),
         ),
     )
     which = uuid(f"{word}id", place, f"the {word}", required=True)
@@ -65,8 +71,13 @@ def _dedicate(place: Entity, dedicated: Response, which: Parameter) -> Command:
         errors=(ResourceInUse,),
         parameters=(
             which,
-            uuid("domainid", Entity.DOMAIN, "the domain, with those below", required=True),
-            string("account", "the only account of the domain that gets it"),
+            uuid(
+                "domainid", Entity.DOMAIN, "the domain; the domains below may use the resource, too", required=True
+            ),
+            string(
+                "account",
+                "the account of the domain that alone may use the resource; default: all accounts of the domain",
+            ),
         ),
     )
 
@@ -87,16 +98,18 @@ def _list(place: Entity, dedicated: Response) -> Command:
     word = place.name.lower()
     return Command(
         name=f"listDedicated{place.name.capitalize()}s",
-        description=f"Lists {word}s that a domain or an account has alone",
+        description=f"Lists {word}s that are dedicated to a domain or an account",
         handler=partial(list_dedications, place),
         shape=Shape.LIST,
         response=dedicated,
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             uuid(f"{word}id", place, f"only this {word}"),
-            uuid("domainid", Entity.DOMAIN, "only those dedicated to this domain"),
-            string("account", "only those dedicated to accounts with this name"),
-            uuid("affinitygroupid", Entity.AFFINITY_GROUP, "only those used through this affinity group"),
+            uuid("domainid", Entity.DOMAIN, "only resources that are dedicated to this domain"),
+            string("account", "only resources that are dedicated to accounts with this name"),
+            uuid(
+                "affinitygroupid", Entity.AFFINITY_GROUP, "only resources whose dedication has this affinity group"
+            ),
             *PAGING,
         ),
     )

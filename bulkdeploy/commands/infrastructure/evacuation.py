@@ -57,8 +57,8 @@ COMMANDS: tuple[Command, ...] = (
             ),
             string(
                 "mode",
-                f"{PRIMARY_ONLY} (default): the virtual machines that ran there; all: Stopped ones, too, whose"
-                " volumes are on its own disks, are named as lost",
+                f"{PRIMARY_ONLY} (default): evacuate the virtual machines that ran on the host; all: also report"
+                " Stopped virtual machines as lost whose volumes are on the local disks of the host",
                 choices=MODES,
             ),
             *PLAN_PARAMETERS,

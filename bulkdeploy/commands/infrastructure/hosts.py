@@ -103,10 +103,10 @@ ADD = Command(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
         uuid("podid", Entity.POD, "the pod", required=True),
         uuid("clusterid", Entity.CLUSTER, "the cluster"),
-        string("clustername", "the cluster, by its name in the pod"),
+        string("clustername", "the name of the cluster in the pod; used instead of clusterid"),
         string(
             "hypervisor",
-            "its hypervisor, the cluster's",
+            "the hypervisor of the host, which must be that of the cluster",
             required=True,
             choices=tuple(kind.value for kind in HypervisorType),
         ),
@@ -119,8 +119,12 @@ ADD = Command(
         ),
         string("username", "the user name with which the driver logs in"),
         string("password", "the password of the user; it is never stored"),
-        strings("hosttags", "its tags", rule=TAG),
-        string("allocationstate", "Enabled, or Disabled: no new VMs; default Enabled", choices=ALLOCATION_STATES),
+        strings("hosttags", "the tags of the host", rule=TAG),
+        string(
+            "allocationstate",
+            "Enabled (default), or Disabled: the service places no new VMs here",
+            choices=ALLOCATION_STATES,
+        ),
     ),
     rules=(ExactlyOne(("clusterid", "clustername")),),
     unsupported={"externaldetails": NO_EXTENSIONS, "storageaccessgroups": NO_ACCESS_GROUPS},
@@ -128,7 +132,7 @@ ADD = Command(
 
 UPDATE = Command(
     name="updateHost",
-    description="Changes a host. Whether it is enabled is seen by the next deployment.",
+    description="Changes a host. A changed allocation state applies from the next deployment on.",
     handler=update_host,
     shape=Shape.OBJECT,
     response=HOST,
@@ -136,13 +140,13 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.HOST, "the host", required=True),
-        string("name", "its new name, unique in the zone", rule=HOST_NAME),
-        string("allocationstate", "Enable, or Disable: no new VMs", choices=SWITCHES),
-        strings("hosttags", "its tags, instead of those it has; empty: none", rule=TAG),
-        string("annotation", "a remark; empty: none"),
+        string("name", "the new name, unique in the zone", rule=HOST_NAME),
+        string("allocationstate", "Enable, or Disable: no new VMs are placed on the host", choices=SWITCHES),
+        strings("hosttags", "the new tags of the host, which replace all present tags; empty: no tags", rule=TAG),
+        string("annotation", "a remark about the host; empty: no remark"),
     ),
     unsupported={
-        "url": "it is for secondary storage",
+        "url": "the parameter applies only to secondary storage hosts, which do not exist here",
         "oscategoryid": "hosts have no preferred operating system",
         "istagarule": NO_TAG_RULES,
         "externaldetails": NO_EXTENSIONS,
@@ -152,7 +156,7 @@ UPDATE = Command(
 
 DELETE = Command(
     name="deleteHost",
-    description="Deletes a host that no VM is on, and the storage pools of its own disks",
+    description="Deletes a host without VMs, and the storage pool of its local disks",
     handler=delete_host,
     shape=Shape.SUCCESS,
     roles=INFRASTRUCTURE_ADMINS,
@@ -160,9 +164,11 @@ DELETE = Command(
     errors=(ResourceInUse,),
     parameters=(
         uuid("id", Entity.HOST, "the host", required=True),
-        boolean("forced", "delete it though it is not in maintenance; never with VMs on it"),
+        boolean(
+            "forced", "true: delete the host even if it is not in maintenance; a host with VMs is never deleted"
+        ),
     ),
-    unsupported={"forcedestroylocalstorage": "volumes on the host's disks are not destroyed with it"},
+    unsupported={"forcedestroylocalstorage": "volumes on local disks are not destroyed with the host"},
 )
 
 RECONNECT = Command(
@@ -213,13 +219,17 @@ COMMANDS = (
                 "only hosts that this running VM could move to, each with suitableformigration and all details",
             ),
             boolean("hahost", "true: no host, because no host is reserved for failures"),
-            strings("details", "the details of each host in the answer; default all", choices=DETAILS),
+            strings(
+                "details",
+                "the groups of fields that the response contains for each host; default: all",
+                choices=DETAILS,
+            ),
             *PAGING,
         ),
         errors=(PermissionDenied,),
         unsupported={
             "storageaccessgroup": NO_ACCESS_GROUPS,
-            "version": "hosts have no agent of a version; hypervisorversion is in each row",
+            "version": "hosts run no agent; the response contains hypervisorversion",
         },
     ),
 )

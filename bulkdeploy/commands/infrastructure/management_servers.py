@@ -42,14 +42,14 @@ def _distribution() -> str:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="listManagementServers",
-        description="Lists the service as one management server: its processes are not listed one by one",
+        description="Lists the whole service as one management server. Its processes are not listed one by one",
         handler=list_management_servers,
         shape=Shape.LIST,
         response=Response(
             "managementserver",
             (
                 text("id", "the management server"),
-                text("name", "its name"),
+                text("name", "the name of the management server"),
                 text("state", "Up"),
                 text("ipaddress", "the address or the name by which the caller reaches the service"),
                 text("version", "the CloudStack version that it presents itself as"),
@@ -66,7 +66,10 @@ COMMANDS: tuple[Command, ...] = (
             string("id", "only the server with this id"),
             string("name", "only the server with this name"),
             string("version", "only servers with this version"),
-            boolean("peers", "without effect: the service's processes are not listed, so that there are no peers"),
+            boolean(
+                "peers",
+                "accepted but ignored: processes of the service are not listed one by one, so there are no peers",
+            ),
             *PAGING,
         ),
     ),

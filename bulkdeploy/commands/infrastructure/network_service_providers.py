@@ -20,12 +20,12 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 PROVIDER = Response(
     "networkserviceprovider",
     (
-        text("id", "the provider"),
-        text("name", "its name, such as VirtualRouter"),
-        text("state", "Enabled or Disabled"),
-        text("physicalnetworkid", "its physical network"),
-        texts("servicelist", "what it offers"),
-        flag("canenableindividualservice", "always true: servicelist names the services to offer"),
+        text("id", "the name of the provider"),
+        text("name", "the name of the provider, such as VirtualRouter"),
+        text("state", "the state: Enabled or Disabled"),
+        text("physicalnetworkid", "the physical network of the provider"),
+        texts("servicelist", "the network services that the provider offers"),
+        flag("canenableindividualservice", "always true: services can be selected one by one with servicelist"),
     ),
 )
 
@@ -33,16 +33,22 @@ NETWORK_SERVICE = Response(
     "networkservice",
     (
         text("name", "the service, such as Dhcp"),
-        objects("provider", "who can offer it", (text("name", "the provider, such as VirtualRouter"),)),
+        objects(
+            "provider",
+            "the providers that can offer the service",
+            (text("name", "the provider, such as VirtualRouter"),),
+        ),
     ),
 )
 
 ELEMENT_FIELDS = (
     text("id", "the element"),
-    text("nspid", "its provider"),
-    flag("enabled", "whether it may be used"),
+    text("nspid", "the provider of the element"),
+    flag("enabled", "whether the element is enabled"),
 )
-SERVICE_LIST = strings("servicelist", "the services that it offers; default: all that it has")
+SERVICE_LIST = strings(
+    "servicelist", "the network services that the provider offers; default: all services that it supports"
+)
 
 
 def list_providers(call: Call) -> Page:
@@ -107,8 +113,8 @@ def _element_commands(noun: str, plural: str, key: str, cmd: str) -> tuple[Comma
             roles=ROOT_ADMIN_ONLY,
             parameters=(
                 uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "only this element"),
-                uuid("nspid", Entity.NETWORK_SERVICE_PROVIDER, "only that of this provider"),
-                boolean("enabled", "only those that may be used, or only the others"),
+                uuid("nspid", Entity.NETWORK_SERVICE_PROVIDER, "only the element of this provider"),
+                boolean("enabled", "true: only enabled elements; false: only disabled ones"),
                 *PAGING,
             ),
         ),
@@ -122,7 +128,7 @@ def _element_commands(noun: str, plural: str, key: str, cmd: str) -> tuple[Comma
             changes_state=True,
             parameters=(
                 uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the element", required=True),
-                Parameter("enabled", WireType.BOOLEAN, "whether it may be used", required=True),
+                Parameter("enabled", WireType.BOOLEAN, "whether the element is enabled", required=True),
             ),
         ),
     )
@@ -162,7 +168,7 @@ COMMANDS = (
         response=PROVIDER,
         roles=ROOT_ADMIN_ONLY,
         parameters=(
-            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only those of this physical network"),
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only providers of this physical network"),
             string("name", "only providers of this name"),
             string("state", "only providers in this state, such as Enabled"),
             *PAGING,
@@ -170,7 +176,7 @@ COMMANDS = (
     ),
     Command(
         name="addNetworkServiceProvider",
-        description="Adds a provider of network services to a physical network, disabled",
+        description="Adds a provider of network services to a physical network; the provider is disabled at first",
         handler=add_provider,
         shape=Shape.JOB,
         response=PROVIDER,
@@ -178,7 +184,12 @@ COMMANDS = (
         changes_state=True,
         parameters=(
             uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
-            string("name", "the provider; those of boxes are not known", required=True, choices=tuple(PROVIDERS)),
+            string(
+                "name",
+                "the name of the provider; providers that are hardware appliances are rejected",
+                required=True,
+                choices=tuple(PROVIDERS),
+            ),
             SERVICE_LIST,
         ),
         unsupported={
@@ -194,8 +205,8 @@ COMMANDS = (
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(
-            uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),
-            string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+            uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the name of the provider", required=True),
+            string("state", "the state: Enabled or Disabled", choices=("Enabled", "Disabled")),
             SERVICE_LIST,
         ),
     ),
@@ -206,6 +217,6 @@ COMMANDS = (
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),),
+        parameters=(uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the name of the provider", required=True),),
     ),
 )

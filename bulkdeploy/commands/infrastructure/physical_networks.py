@@ -21,15 +21,15 @@ PHYSICAL_NETWORK = Response(
     "physicalnetwork",
     (
         text("id", "the physical network"),
-        text("name", "its name"),
-        text("zoneid", "its zone"),
+        text("name", "the name of the physical network"),
+        text("zoneid", "the zone of the physical network"),
         text("zonename", "the zone's name"),
-        text("state", "Enabled or Disabled"),
+        text("state", "the state: Enabled or Disabled"),
         text("vlan", "the ranges of VLANs that guest networks may use"),
-        text("isolationmethods", "how guest networks are kept apart, such as VLAN"),
-        text("networkspeed", "its speed"),
+        text("isolationmethods", "the isolation methods of guest networks, such as VLAN"),
+        text("networkspeed", "the speed of the physical network"),
         text("broadcastdomainrange", "ZONE or POD"),
-        text("tags", "its tags, separated by commas"),
+        text("tags", "the tags of the physical network, separated by commas"),
     ),
 )
 
@@ -59,9 +59,9 @@ def delete_physical_network(call: Call) -> JobTicket:
     return network_service.deleted(call.connection, call.caller, network)
 
 
-VLANS = string("vlan", "the ranges of VLANs that guest networks may use: 100-199,300-399", length=1024)
-SPEED = string("networkspeed", "its speed, such as 10G")
-TAGS = strings("tags", "its tags", rule=TAG)
+VLANS = string("vlan", "the ranges of VLANs that guest networks may use, such as 100-199,300-399", length=1024)
+SPEED = string("networkspeed", "the speed of the physical network, such as 10G")
+TAGS = strings("tags", "the tags of the physical network", rule=TAG)
 
 CREATE = Command(
     name="createPhysicalNetwork",
@@ -73,14 +73,18 @@ CREATE = Command(
     changes_state=True,
     parameters=(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
-        string("name", "its name", required=True, rule=NAME),
+        string("name", "the name of the physical network", required=True, rule=NAME),
         VLANS,
-        strings("isolationmethods", "VLAN, VXLAN, GRE, STT or L3; default VLAN"),
-        string("broadcastdomainrange", "ZONE or POD; default ZONE", choices=("ZONE", "POD")),
+        strings("isolationmethods", "the isolation method: VLAN (default), VXLAN, GRE, STT or L3"),
+        string(
+            "broadcastdomainrange",
+            "the scope of the broadcast domain: ZONE (default) or POD",
+            choices=("ZONE", "POD"),
+        ),
         SPEED,
         TAGS,
     ),
-    unsupported={"domainid": "physical networks are not given to domains; dedicateZone gives a whole zone"},
+    unsupported={"domainid": "physical networks cannot be dedicated; use dedicateZone to dedicate a whole zone"},
 )
 
 UPDATE = Command(
@@ -93,7 +97,7 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.PHYSICAL_NETWORK, "the physical network", required=True),
-        string("state", "Enabled or Disabled", choices=("Enabled", "Disabled")),
+        string("state", "the state: Enabled or Disabled", choices=("Enabled", "Disabled")),
         VLANS,
         SPEED,
         TAGS,

@@ -28,29 +28,33 @@ POD = Response(
     "pod",
     (
         text("id", "the pod"),
-        text("name", "its name"),
-        text("zoneid", "its zone"),
+        text("name", "the name of the pod"),
+        text("zoneid", "the zone of the pod"),
         text("zonename", "the zone's name"),
-        text("gateway", "the gateway of its management network"),
-        text("netmask", "the netmask of its management network"),
-        texts("startip", "the first address of each of its ranges"),
-        texts("endip", "the last address of each of its ranges"),
-        texts("forsystemvms", "0: its ranges are not kept to system VMs"),
-        texts("vlanid", "the VLAN of each of its ranges: vlan://untagged"),
+        text("gateway", "the gateway of the management network of the pod"),
+        text("netmask", "the netmask of the management network of the pod"),
+        texts("startip", "the first address of each range of the pod"),
+        texts("endip", "the last address of each range of the pod"),
+        texts("forsystemvms", "0: the ranges of the pod are not reserved for system VMs"),
+        texts("vlanid", "the VLAN of each range of the pod: vlan://untagged"),
         objects(
             "ipranges",
-            "its ranges",
+            "the ranges of the pod",
             (
                 text("startip", "the first address"),
                 text("endip", "the last address"),
-                text("forsystemvms", "0: not kept to system VMs"),
+                text("forsystemvms", "0: the range is not reserved for system VMs"),
                 text("vlanid", "vlan://untagged"),
                 text("gateway", "the gateway"),
                 text("cidr", "the network"),
             ),
         ),
-        text("allocationstate", "Enabled, or Disabled (no new VMs)"),
-        text("allocpolicy", "preferred, last_resort or unallocable: how readily it takes new VMs"),
+        text("allocationstate", "Enabled, or Disabled: no new VMs are placed here"),
+        text(
+            "allocpolicy",
+            "whether new VMs are placed here: preferred (normally), last_resort (only VMs that fit nowhere "
+            "else) or unallocable (never)",
+        ),
         POD_CAPACITY,
     ),
 )
@@ -85,13 +89,21 @@ def _row(call: Call, pod: EntityRef) -> Mapping[str, Any]:
 
 NETWORK = (
     ALLOCATION_POLICY,
-    string("gateway", "the gateway of its management network; not another pod's network", rule=IP_ADDRESS),
-    string("netmask", "the netmask of its management network", rule=NETMASK),
-    string("startip", "the first address for system machines", rule=IP_ADDRESS),
-    string("endip", "the last address; default: the last one of the network", rule=IP_ADDRESS),
+    string(
+        "gateway",
+        "the gateway of the management network of the pod; the network must not overlap that of another pod",
+        rule=IP_ADDRESS,
+    ),
+    string("netmask", "the netmask of the management network of the pod", rule=NETMASK),
+    string("startip", "the first IP address of the range for system VMs", rule=IP_ADDRESS),
+    string(
+        "endip",
+        "the last IP address of the range for system VMs; default: the last one of the management network",
+        rule=IP_ADDRESS,
+    ),
     string(
         "allocationstate",
-        "Enabled, or Disabled (no new VMs)",
+        "Enabled, or Disabled: no new VMs are placed here",
         choices=tuple(state.value for state in AllocationState),
     ),
 )
@@ -106,7 +118,7 @@ CREATE = Command(
     changes_state=True,
     parameters=(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
-        string("name", "its name, unique in the zone", required=True, rule=NAME),
+        string("name", "the name, unique in the zone", required=True, rule=NAME),
         *NETWORK,
     ),
     unsupported={"storageaccessgroups": NO_ACCESS_GROUPS},
@@ -114,7 +126,7 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updatePod",
-    description="Changes a pod. Whether it is enabled is seen by the next deployment.",
+    description="Changes a pod. A changed allocation state applies from the next deployment on.",
     handler=update_pod,
     shape=Shape.OBJECT,
     response=POD,
@@ -122,14 +134,14 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.POD, "the pod", required=True),
-        string("name", "its new name, unique in the zone", rule=NAME),
+        string("name", "the new name, unique in the zone", rule=NAME),
         *NETWORK,
     ),
 )
 
 DELETE = Command(
     name="deletePod",
-    description="Deletes a pod with nothing in it",
+    description="Deletes a pod without clusters",
     handler=delete_pod,
     shape=Shape.SUCCESS,
     roles=ROOT_ADMIN_ONLY,
@@ -149,7 +161,7 @@ COMMANDS = (
         response=POD,
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         parameters=(
-            uuid("id", Entity.POD, "only this pod"),
+            uuid("id", Entity.POD, "only move VMs within this pod"),
             string("name", "only pods of this name"),
             uuid("zoneid", Entity.ZONE, "only pods of this zone"),
             string(
@@ -157,7 +169,7 @@ COMMANDS = (
                 "only pods in this state",
                 choices=tuple(state.value for state in AllocationState),
             ),
-            string("allocpolicy", "only pods of this policy", choices=ALLOCATION_POLICIES),
+            string("allocpolicy", "only pods with this allocation policy", choices=ALLOCATION_POLICIES),
             boolean("showcapacities", "whether the response includes the capacity of each pod"),
             *PAGING,
         ),

@@ -23,7 +23,7 @@ REGION = Response(
         number("id", "the region"),
         text("name", "the name of the region"),
         text("endpoint", "the address of the region's API"),
-        *constants(False, "networks are served by no routers", "gslbserviceenabled", "portableipserviceenabled"),
+        *constants(False, "networks have no virtual routers", "gslbserviceenabled", "portableipserviceenabled"),
     ),
 )
 
@@ -73,7 +73,7 @@ COMMANDS = (
     ),
     Command(
         name="addRegion",
-        description="Adds the name and the address of another installation for use by clients",
+        description="Adds a region: the name and the API address of another installation. Clients can list regions",
         handler=add_region,
         shape=Shape.OBJECT,
         response=REGION,

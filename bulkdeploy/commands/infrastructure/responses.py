@@ -10,72 +10,89 @@ HOST = Response(
     "host",
     (
         text("id", "the host"),
-        text("name", "its name"),
+        text("name", "the name of the host"),
         text("state", "Up, Down, Disconnected, Alert, Connecting or Removed"),
         text(
             "resourcestate", "Enabled, Disabled, PrepareForMaintenance, Maintenance or ErrorInPrepareForMaintenance"
         ),
         text("type", "Routing"),
-        text("hypervisor", "its hypervisor"),
+        text("hypervisor", "the hypervisor of the host"),
         text("hypervisorversion", "the hypervisor's version"),
-        text("arch", "its CPU architecture"),
-        flag("hahost", "whether it takes only VMs that are started again after a host failed; always false"),
-        flag("istagarule", "whether its tags are a rule; always false"),
-        text("ipaddress", "its management address"),
-        text("zoneid", "its zone"),
+        text("arch", "the CPU architecture of the host"),
+        flag("hahost", "always false: no host is reserved for VMs of failed hosts"),
+        flag("istagarule", "always false: tags are texts, not rules"),
+        text("ipaddress", "the management address of the host"),
+        text("zoneid", "the zone of the host"),
         text("zonename", "the zone's name"),
-        text("podid", "its pod"),
+        text("podid", "the pod of the host"),
         text("podname", "the pod's name"),
-        text("clusterid", "its cluster"),
+        text("clusterid", "the cluster of the host"),
         text("clustername", "the cluster's name"),
         text("clustertype", "the cluster's type"),
         text("capabilities", "hvm"),
-        text("hosttags", "its tags, separated by commas"),
-        text("explicithosttags", "the tags that an operator gave it, separated by commas"),
-        number("cpusockets", "its CPU sockets"),
-        number("cpunumber", "its CPU cores, before over-commit"),
-        large_number("cpuspeed", "the speed of a core, MHz"),
-        text("cpuallocated", "the share of its CPU that is promised, before over-commit: 12.5%"),
-        text("cpuallocatedpercentage", "the share of its CPU that is promised, before over-commit: 12.5%"),
-        large_number("cpuallocatedvalue", "the CPU that is promised, MHz"),
-        text("cpuallocatedwithoverprovisioning", "the share of its CPU that is promised, after over-commit"),
-        text("cpuwithoverprovisioning", "its CPU after over-commit, MHz"),
-        large_number("memorytotal", "its memory before over-commit, bytes"),
-        large_number("memoryallocated", "the memory that is promised, bytes"),
-        text("cpuused", "its use of its cores since the last measurement, such as 3.5%"),
-        large_number("memoryused", "the memory that is in use, as its hypervisor measured it last, bytes"),
-        large_number("networkkbsread", "network traffic that its VMs received since the last measurement, KiB"),
-        large_number("networkkbswrite", "network traffic that its VMs sent since the last measurement, KiB"),
-        large_number("memoryallocatedbytes", "the memory that is promised, bytes"),
-        text("memoryallocatedpercentage", "the share of its memory that is promised, after over-commit"),
-        text("memorywithoverprovisioning", "its memory after over-commit, bytes"),
-        flag("islocalstorageactive", "whether its own disks can hold volumes"),
-        large_number("disksizetotal", "the size of its own disks, bytes"),
-        large_number("disksizeallocated", "what is promised of its own disks, bytes"),
-        text_map("details", "its details", ROOT_ADMIN_ONLY),
-        flag("suitableformigration", "where hosts for a VM are asked for: whether it could take the VM now"),
-        text("annotation", "what an operator remarked"),
-        moment("lastannotated", "when that was"),
-        moment("created", "when it was added"),
+        text("hosttags", "the tags of the host, separated by commas"),
+        text("explicithosttags", "the tags that an operator set, separated by commas"),
+        number("cpusockets", "the number of CPU sockets of the host"),
+        number("cpunumber", "the number of physical CPU cores of the host"),
+        large_number("cpuspeed", "the speed of a CPU core, in MHz"),
+        text("cpuallocated", "the allocated share of the physical CPU, such as 12.5%"),
+        text("cpuallocatedpercentage", "the allocated share of the physical CPU, such as 12.5%"),
+        large_number("cpuallocatedvalue", "the allocated CPU, in MHz"),
+        text(
+            "cpuallocatedwithoverprovisioning",
+            "the allocated share of the CPU including over-commit, such as 12.5%",
+        ),
+        text("cpuwithoverprovisioning", "the CPU of the host multiplied by the over-commit factor, in MHz"),
+        large_number("memorytotal", "the physical memory of the host, in bytes"),
+        large_number("memoryallocated", "the allocated memory, in bytes"),
+        text("cpuused", "the CPU usage since the last measurement, such as 3.5%"),
+        large_number("memoryused", "the used memory in bytes, as last measured by the hypervisor"),
+        large_number(
+            "networkkbsread",
+            "the network traffic received by the VMs of the host since the last measurement, in KiB",
+        ),
+        large_number(
+            "networkkbswrite", "the network traffic sent by the VMs of the host since the last measurement, in KiB"
+        ),
+        large_number("memoryallocatedbytes", "the allocated memory, in bytes"),
+        text("memoryallocatedpercentage", "the allocated share of the memory including over-commit, such as 12.5%"),
+        text("memorywithoverprovisioning", "the memory of the host multiplied by the over-commit factor, in bytes"),
+        flag("islocalstorageactive", "whether the local disks of the host can be used for volumes"),
+        large_number("disksizetotal", "the total size of the local disks, in bytes"),
+        large_number("disksizeallocated", "the allocated size of the local disks, in bytes"),
+        text_map("details", "the details of the host", ROOT_ADMIN_ONLY),
+        flag(
+            "suitableformigration",
+            "whether the VM that the call names could move to the host now; only if the call names a VM",
+        ),
+        text("annotation", "the annotation of an operator about the host"),
+        moment("lastannotated", "when the annotation was written"),
+        moment("created", "the date and time at which it was added"),
         Field(
             "outofbandmanagement",
             FieldType.OBJECT,
-            "its management controller (BMC), without the password",
+            "the configuration of the host's management controller (BMC), without the password",
             POWER_FIELDS,
             ROOT_ADMIN_ONLY,
         ),
-        Field("hostha", FieldType.OBJECT, "its high availability", HA_FIELDS, ROOT_ADMIN_ONLY),
+        Field(
+            "hostha",
+            FieldType.OBJECT,
+            "whether host HA is enabled for the host, its state and its provider",
+            HA_FIELDS,
+            ROOT_ADMIN_ONLY,
+        ),
         *OF_HOSTS,
     ),
 )
 
 AMOUNTS: tuple[Field, ...] = (
-    number("type", "0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 CPU cores"),
-    text("name", "the type's name"),
-    large_number("capacitytotal", "all there is, after over-commit: bytes, MHz, addresses or cores"),
-    large_number("capacityused", "what is taken, in the same unit"),
-    large_number("capacityallocated", "what is promised, in the same unit"),
-    text("percentused", "the share that is taken, in percent"),
+    number("type", "the type of capacity: 0 memory, 1 CPU, 3 storage, 8 addresses, 9 local storage, 90 CPU cores"),
+    text("name", "the name of the type of capacity"),
+    large_number("capacitytotal", "the total capacity including over-commit, in bytes, MHz, addresses or cores"),
+    large_number("capacityused", "the used capacity, in the unit of capacitytotal"),
+    large_number("capacityallocated", "the allocated capacity, in the unit of capacitytotal"),
+    text("percentused", "the used share of the total capacity, in percent"),
     text("zoneid", "the zone"),
     text("zonename", "the zone's name"),
 )
@@ -84,13 +101,19 @@ CLUSTER: tuple[Field, ...] = (text("clusterid", "the cluster"), text("clusternam
 
 CAPACITY_FIELDS = (*AMOUNTS, *POD, *CLUSTER)
 
-ZONE_CAPACITY = objects("capacity", "what the zone holds, with showcapacities", AMOUNTS, INFRASTRUCTURE_ADMINS)
-POD_CAPACITY = objects("capacity", "what the pod holds, with showcapacities", (*AMOUNTS, *POD))
-CLUSTER_CAPACITY = objects("capacity", "what the cluster holds, with showcapacities", CAPACITY_FIELDS)
+ZONE_CAPACITY = objects(
+    "capacity", "the capacity of the zone by type; only if showcapacities is true", AMOUNTS, INFRASTRUCTURE_ADMINS
+)
+POD_CAPACITY = objects(
+    "capacity", "the capacity of the pod by type; only if showcapacities is true", (*AMOUNTS, *POD)
+)
+CLUSTER_CAPACITY = objects(
+    "capacity", "the capacity of the cluster by type; only if showcapacities is true", CAPACITY_FIELDS
+)
 
 MOVED_VM = (
     text("virtualmachineid", "the virtual machine"),
-    text("virtualmachinename", "its name"),
+    text("virtualmachinename", "the name of the virtual machine"),
     text("jobid", "the job that was to move it"),
 )
 
@@ -98,25 +121,30 @@ HOST_MIGRATION = Response(
     "hostmigration",
     (
         text("hostid", "the host"),
-        text("hostname", "its name"),
+        text("hostname", "the name of the host"),
         objects(
             "moved",
-            "virtual machines that have left it, and where they are",
-            (*MOVED_VM, text("hostid", "the host that it is on; absent: on none"), text("hostname", "its name")),
+            "the virtual machines that left the host, and their present hosts",
+            (
+                *MOVED_VM,
+                text("hostid", "the present host of the virtual machine; absent if it has no host"),
+                text("hostname", "the name of the host"),
+            ),
         ),
         objects(
             "failed",
-            "virtual machines that are still on it, and why",
-            (*MOVED_VM, text("errortext", "why it was not moved")),
+            "the virtual machines that are still on the host, and the reasons",
+            (*MOVED_VM, text("errortext", "why the virtual machine was not moved")),
         ),
         objects(
             "lost",
-            "of a host that was evacuated: virtual machines with volumes on its own disks, which no other host has",
+            "after an evacuation: the virtual machines that are lost because their volumes are on the host's "
+            "local disks",
             (
                 text("virtualmachineid", "the virtual machine"),
-                text("virtualmachinename", "its name"),
-                text("state", "its state"),
-                text("volumes", "the names of these volumes"),
+                text("virtualmachinename", "the name of the virtual machine"),
+                text("state", "the state of the virtual machine"),
+                text("volumes", "the names of the lost volumes"),
             ),
         ),
     ),
@@ -126,9 +154,9 @@ BALANCE_RESULT = Response(
     "balance",
     (
         text("zoneid", "the zone"),
-        fraction("scorebefore", "the score before"),
-        fraction("scoreafter", "the score when the last set had ended"),
-        number("moves", "moves that were made, or tried"),
-        number("failed", "how many of them failed: their virtual machines are where they were"),
+        fraction("scorebefore", "the balance score before the moves; 0 is perfect balance"),
+        fraction("scoreafter", "the balance score after the moves"),
+        number("moves", "the number of moves that were tried"),
+        number("failed", "the number of moves that failed; their virtual machines are still on their former hosts"),
     ),
 )

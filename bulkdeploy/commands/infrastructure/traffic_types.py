@@ -23,9 +23,9 @@ TRAFFIC_TYPE = Response(
     "traffictype",
     (
         text("id", "the traffic type"),
-        text("traffictype", "what is carried, such as Guest"),
-        text("physicalnetworkid", "the physical network that carries it"),
-        text("vlan", "the VLAN that was given, which has no effect: networks have VLANs"),
+        text("traffictype", "the type of traffic, such as Guest"),
+        text("physicalnetworkid", "the physical network of the traffic type"),
+        text("vlan", "the VLAN that was set when the traffic type was added; it has no effect"),
         text("isolationmethods", "the isolation methods of the physical network"),
         *(
             text(label, "the bridge or switch for this traffic on hosts of the hypervisor in the name")
@@ -92,10 +92,13 @@ COMMANDS = (
                 choices=tuple(kind.value for kind in TrafficType),
             ),
             *LABEL_PARAMETERS,
-            string("vlan", "a VLAN, which is answered and has no effect: networks have VLANs"),
+            string(
+                "vlan",
+                "a VLAN that is stored and returned but has no effect; the VLAN of a network is used instead",
+            ),
         ),
         unsupported={
-            "isolationmethod": "the isolation method is the physical network's",
+            "isolationmethod": "the isolation method is set on the physical network",
         },
     ),
     Command(

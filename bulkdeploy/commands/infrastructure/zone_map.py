@@ -43,16 +43,20 @@ def _counted(call: Call) -> store.CountedVms | None:
 
 CLUSTER = (
     text("id", "the cluster"),
-    text("name", "its name"),
-    text("podid", "its pod"),
+    text("name", "the name of the host"),
+    text("podid", "the pod of the host"),
     text("podname", "the pod's name"),
-    texts("hosts", "the names of its hosts, the oldest first; all columns have this order"),
-    text("shares", "the share of each host in per cent, separated by commas; -1: the host was not measured"),
+    texts(
+        "hosts",
+        "the names of the hosts of the cluster, the oldest first; shares, states and vms have the same order",
+    ),
+    text("shares", "the share of each host in percent, separated by commas; -1: the host was not measured"),
     text(
         "states",
-        "a letter for each host: u is up and enabled, d disabled, m in or before maintenance, l not up",
+        "a letter for each host: u (up and enabled), d (disabled), m (in maintenance or preparing for it) or l "
+        "(not up)",
     ),
-    text("vms", "how many of the VMs that the call names each host has, separated by commas"),
+    text("vms", "the number of the requested VMs on each host, separated by commas"),
 )
 
 COMMANDS: tuple[Command, ...] = (
@@ -65,8 +69,8 @@ COMMANDS: tuple[Command, ...] = (
             "zonemap",
             (
                 text("zoneid", "the zone"),
-                text("by", "which share the answer has"),
-                objects("clusters", "the clusters that have hosts, by pod and name", CLUSTER),
+                text("by", "the share that the response contains: the value of the parameter by"),
+                objects("clusters", "the clusters that have hosts, sorted by pod and name", CLUSTER),
             ),
         ),
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
@@ -74,11 +78,13 @@ COMMANDS: tuple[Command, ...] = (
             uuid("zoneid", Entity.ZONE, "the zone", required=True),
             string(
                 "by",
-                "the number of each host: the allocated or the measured share of its memory or CPU; default "
-                "memoryallocated",
+                "which number the response contains for each host: the allocated or the measured share of its "
+                "memory or CPU; default: memoryallocated",
                 choices=tuple(store.SHARES),
             ),
-            string("account", "count the VMs of this account on each host; domainid is the account's domain"),
+            string(
+                "account", "count the VMs of this account on each host; domainid names the domain of the account"
+            ),
             uuid("domainid", Entity.DOMAIN, "the domain of the account"),
             uuid("projectid", Entity.PROJECT, "count the VMs of this project on each host"),
             uuid("deploymentid", Entity.DEPLOYMENT, "count the VMs of this bulk deployment on each host"),

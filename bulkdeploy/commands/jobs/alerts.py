@@ -17,10 +17,13 @@ ALERT = Response(
     "alert",
     (
         text("id", "the alert"),
-        number("type", "what it is about, as CloudStack counts: 7 a host, 8 virtual machines, 14 this service"),
-        text("name", "the same in words, such as ALERT.COMPUTE.HOST"),
-        text("description", "what happened, and what to do"),
-        moment("sent", "when it was noticed"),
+        number(
+            "type",
+            "the number of the alert type, as in CloudStack: 7 host, 8 virtual machines, 14 management server",
+        ),
+        text("name", "the name of the alert type, such as ALERT.COMPUTE.HOST"),
+        text("description", "a description of the problem and of what to do"),
+        moment("sent", "when the problem was first noticed"),
     ),
 )
 
@@ -32,10 +35,10 @@ HIGHEST_TYPE = 2**15 - 1
 CHOOSING = ("ids", "type", "startdate", "enddate")
 
 WHICH = (
-    uuids("ids", Entity.ALERT, "these alerts"),
-    integer("type", "alerts of this type", minimum=0, maximum=HIGHEST_TYPE),
-    Parameter("startdate", WireType.DATE, "alerts from this day or moment on"),
-    Parameter("enddate", WireType.DATE, "alerts up to this day's end or this moment"),
+    uuids("ids", Entity.ALERT, "the ids of the alerts"),
+    integer("type", "only alerts of this type", minimum=0, maximum=HIGHEST_TYPE),
+    Parameter("startdate", WireType.DATE, "only alerts from this day or time on"),
+    Parameter("enddate", WireType.DATE, "only alerts up to the end of this day, or up to this time"),
 )
 
 

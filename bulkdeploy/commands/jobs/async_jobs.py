@@ -118,7 +118,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="listAsyncJobs",
-        description="Lists jobs that are under way or were finished not long ago",
+        description="Lists unfinished jobs and recently finished jobs",
         handler=list_async_jobs,
         shape=Shape.LIST,
         response=ASYNC_JOB,

@@ -19,17 +19,17 @@ EVENT = Response(
     "event",
     (
         text("id", "the event"),
-        text("type", "what happened, such as VM.CREATE"),
+        text("type", "the type of the event, such as VM.CREATE"),
         text("level", "INFO, WARN or ERROR"),
         text("state", "Created, Scheduled, Started or Completed"),
-        text("description", "what happened, in words"),
+        text("description", "a description of the event"),
         *OWNER_FIELDS,
-        text("username", "the user who did it"),
+        text("username", "the user who made the call"),
         text("parentid", "the event that began the action"),
-        text("resourcetype", "the kind of thing that it happened to"),
-        text("resourceid", "the thing that it happened to"),
-        flag("archived", "whether it was archived"),
-        moment("created", "when it happened"),
+        text("resourcetype", "the type of the resource that the event concerns"),
+        text("resourceid", "the resource that the event concerns"),
+        flag("archived", "whether the event was archived"),
+        moment("created", "when the event occurred"),
     ),
 )
 
@@ -68,10 +68,10 @@ def delete_events(call: Call) -> None:
 
 
 WHICH = (
-    uuids("ids", Entity.EVENT, "these events"),
-    string("type", "events of this type"),
-    Parameter("startdate", WireType.DATE, "events from this day or moment on"),
-    Parameter("enddate", WireType.DATE, "events up to this day's end or this moment"),
+    uuids("ids", Entity.EVENT, "the ids of the events"),
+    string("type", "only events of this type"),
+    Parameter("startdate", WireType.DATE, "only events from this day or time on"),
+    Parameter("enddate", WireType.DATE, "only events up to the end of this day, or up to this time"),
 )
 
 COMMANDS = (
@@ -84,21 +84,21 @@ COMMANDS = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("id", Entity.EVENT, "only this event"),
-            uuid("startid", Entity.EVENT, "only this event and those of the same action"),
+            uuid("startid", Entity.EVENT, "only this event and the other events of the same action"),
             string("type", "only events of this type"),
             string("level", "only events of this level", choices=tuple(level.value for level in EventLevel)),
             string("state", "only events in this state", choices=tuple(state.value for state in EventState)),
-            Parameter("startdate", WireType.DATE, "only events from this day or moment on"),
-            Parameter("enddate", WireType.DATE, "only events up to this day's end or this moment"),
-            string("resourcetype", "only events of this kind of thing, such as VirtualMachine"),
-            string("resourceid", "only events of this thing"),
-            boolean("archived", "archived events instead of the others"),
+            Parameter("startdate", WireType.DATE, "only events from this day or time on"),
+            Parameter("enddate", WireType.DATE, "only events up to the end of this day, or up to this time"),
+            string("resourcetype", "only events of this type of resource, such as VirtualMachine"),
+            string("resourceid", "only events of this resource"),
+            boolean("archived", "true: archived events; default: events that are not archived"),
             *OWNER,
             *PROJECT,
             sort_by(events.ORDERS),
             *PAGING,
         ),
-        unsupported=dict.fromkeys(("duration", "entrytime"), "startdate and enddate say from when to when"),
+        unsupported=dict.fromkeys(("duration", "entrytime"), "use startdate and enddate to set the period"),
     ),
     Command(
         name="listEventTypes",
@@ -109,7 +109,7 @@ COMMANDS = (
     ),
     Command(
         name="archiveEvents",
-        description="Archives events of the caller, for admins also of those below",
+        description="Archives events of the caller; for admins also events of the accounts that they administer",
         handler=archive_events,
         shape=Shape.SUCCESS,
         changes_state=True,
@@ -118,7 +118,7 @@ COMMANDS = (
     ),
     Command(
         name="deleteEvents",
-        description="Deletes events of the caller, for admins also of those below",
+        description="Deletes events of the caller; for admins also events of the accounts that they administer",
         handler=delete_events,
         shape=Shape.SUCCESS,
         changes_state=True,

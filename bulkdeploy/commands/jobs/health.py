@@ -82,81 +82,89 @@ def _last_audit(call: Call) -> Mapping[str, Any]:
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="getHealth",
-        description="Returns the health of the service: jobs by state and age, outbox, queues, VMs by state,"
-        " failures, the last audit",
+        description=(
+            "Returns the health of the service: jobs by state and age, unsent messages, queues, VMs by state, "
+            "failures and the result of the last audit"
+        ),
         handler=get_health,
         shape=Shape.OBJECT,
         response=Response(
             "health",
             (
                 flag("redisup", "whether Redis answers"),
-                number("workers", "workers that have jobs in their hands"),
-                number("finished", "jobs that ended within the last hour"),
-                number("failed", "those of them that failed"),
+                number("workers", "the number of workers that run jobs at present"),
+                number("finished", "the number of jobs that ended within the last hour"),
+                number("failed", "the number of jobs that failed within the last hour"),
                 objects(
                     "jobs",
-                    "unfinished jobs",
+                    "the unfinished jobs, grouped by state",
                     (
                         text(
                             "state",
-                            "queued, running, dropped (by a worker), waiting (for another try) or throttled",
+                            "the state of the jobs: queued, running, dropped (their worker stopped), waiting "
+                            "(for a retry) or throttled",
                         ),
-                        number("count", "how many"),
-                        fraction("oldest", "age of the oldest in seconds"),
+                        number("count", "the number of objects in the group"),
+                        fraction("oldest", "the age of the oldest object in the group, in seconds"),
                     ),
                 ),
-                number("outbox", "messages not sent to Redis yet"),
-                fraction("outboxoldest", "age of the oldest in seconds"),
+                number("outbox", "the messages that were not yet sent to Redis"),
+                fraction("outboxoldest", "the age of the oldest object in the group, in seconds"),
                 objects(
                     "queues",
-                    "messages that wait for a worker",
-                    (text("name", "the queue"), number("messages", "how many")),
+                    "the messages that wait for a worker, by queue",
+                    (
+                        text("name", "the name of the queue"),
+                        number("messages", "the number of objects in the group"),
+                    ),
                 ),
                 objects(
                     "virtualmachines",
-                    "VMs that are not gone",
-                    (text("state", "their state"), number("count", "how many")),
+                    "the VMs that are not expunged, grouped by state",
+                    (text("state", "the state of the VMs"), number("count", "the number of objects in the group")),
                 ),
                 objects(
                     "hosts",
-                    "hosts that are not up and enabled",
+                    "the hosts that are not up and enabled, grouped by zone and state",
                     (
-                        text("zoneid", "their zone"),
-                        text("state", "their state"),
-                        text("resourcestate", "their resource state"),
-                        number("count", "how many"),
+                        text("zoneid", "the zone of the hosts"),
+                        text("state", "the state of the hosts"),
+                        text("resourcestate", "the resource state of the hosts"),
+                        number("count", "the number of objects in the group"),
                     ),
                     roles=ROOT_ADMIN_ONLY,
                 ),
                 objects(
                     "failures",
-                    "the 10 most frequent reasons of the last hour's failed jobs, of the latest 1000",
-                    (text("errortext", "why"), number("count", "how many jobs")),
+                    "the 10 most frequent reasons why jobs failed within the last hour, counted over the "
+                    "latest 1000 failed jobs",
+                    (text("errortext", "the error message"), number("count", "the number of jobs")),
                 ),
                 objects(
                     "drivererrors",
-                    "driver calls that failed within the last hour; most were made good on other hosts",
+                    "the driver calls that failed within the last hour; most of them succeeded on a retry or "
+                    "on another host",
                     (
                         text("hypervisor", "the hypervisor type"),
-                        text("step", "what was to be done, such as boot"),
+                        text("step", "the step that failed, such as boot"),
                         text(
                             "kind",
-                            "transient (may succeed later), permanent, stale (another worker has the job) or defect"
-                            " (of the driver)",
+                            "the kind of error: transient (a retry may succeed), permanent, stale (another "
+                            "worker has taken over the job) or defect (of the driver)",
                         ),
-                        number("count", "how many"),
+                        number("count", "the number of objects in the group"),
                     ),
                 ),
-                moment("audited", "when bulkdeploy audit ended last; absent before it ran"),
-                number("auditcompared", "things that it compared"),
-                number("auditbreaches", "how many of these were not as promised"),
+                moment("audited", "when the last run of bulkdeploy audit ended; absent before the first run"),
+                number("auditcompared", "the number of comparisons of the last audit"),
+                number("auditbreaches", "the number of comparisons that found a violation"),
                 objects(
                     "auditbroken",
-                    "the promises that did not hold",
+                    "the guarantees that the last audit found violated",
                     (
-                        text("promise", "what should hold"),
-                        number("breaches", "how often it did not"),
-                        texts("first", "the first of these, in words"),
+                        text("promise", "the guarantee"),
+                        number("breaches", "the number of violations"),
+                        texts("first", "a description of the first violation"),
                     ),
                 ),
             ),
@@ -173,18 +181,18 @@ COMMANDS: tuple[Command, ...] = (
             (
                 objects(
                     "hours",
-                    "the last 24 hours by the clock, the oldest first; the last one is not over",
+                    "the last 24 clock hours, the oldest first; the last entry is the current hour",
                     (
                         moment("timestamp", "when the hour began"),
-                        number("deployed", "VMs that were deployed"),
-                        number("failed", "VMs whose deployment failed"),
-                        number("finished", "jobs of all kinds that ended"),
+                        number("deployed", "the number of VMs that were deployed in the hour"),
+                        number("failed", "the number of VMs whose deployment failed in the hour"),
+                        number("finished", "the number of jobs of all kinds that ended in the hour"),
                     ),
                 ),
                 objects(
                     "failures",
-                    "the 10 most frequent reasons of failed jobs, of the latest 1000",
-                    (text("errortext", "why"), number("count", "how many jobs")),
+                    "the 10 most frequent reasons why jobs failed, counted over the latest 1000 failed jobs",
+                    (text("errortext", "the error message"), number("count", "the number of jobs")),
                 ),
             ),
         ),

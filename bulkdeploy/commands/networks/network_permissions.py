@@ -16,16 +16,16 @@ PERMISSION = Response(
     "networkpermission",
     (
         text("networkid", "the network"),
-        text("account", "an account whose virtual machines may be in it"),
-        text("accountid", "the account's id, a project's own account among them"),
+        text("account", "an account that may use the network"),
+        text("accountid", "the id of the account; for a project, the id of its internal account"),
         text("domainid", "the account's domain"),
         text("domain", "the name of the account's domain"),
-        text("projectid", "a project whose virtual machines may be in it"),
+        text("projectid", "a project that may use the network"),
         text("project", "the name of the project"),
     ),
 )
 
-NETWORK = uuid("networkid", Entity.NETWORK, "the network, which an account owns", required=True)
+NETWORK = uuid("networkid", Entity.NETWORK, "the network; it must be owned by an account", required=True)
 ACCOUNTS = (
     strings("accounts", "names of accounts in the domain of the network's owner"),
     strings("accountids", "ids of accounts in the domain of the network's owner"),

@@ -58,7 +58,7 @@ def create_network(call: Call) -> Mapping[str, Any]:
 NOT_ASSOCIATED = "networks are not associated with one another"
 NOT_OF_NETWORKS = {
     **dict.fromkeys(("ip6dns1", "ip6dns2"), NO_IPV6),
-    "hideipaddressusage": "the use of addresses is not recorded",
+    "hideipaddressusage": "the usage of addresses is not recorded",
     "sourcenatipaddress": NO_ROUTERS,
 }
 """Parameters that both createNetwork and updateNetwork have in CloudStack, and why they are refused."""
@@ -66,20 +66,21 @@ NOT_OF_NETWORKS = {
 SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
     string(
         "dns1",
-        "its first DNS server, an IPv4 address, instead of its zone's; its offering has service Dns",
+        "the IPv4 address of the first DNS server; default: the server of the zone. The network offering must "
+        "have the service Dns",
         rule=IP_ADDRESS,
         clearable=True,
     ),
-    string("dns2", "its second DNS server; with dns1", rule=IP_ADDRESS, clearable=True),
+    string("dns2", "the IPv4 address of the second DNS server; only with dns1", rule=IP_ADDRESS, clearable=True),
     integer(
         "publicmtu",
-        "the largest packets to the outside, bytes; guests do not get it",
+        "the MTU of the public side of the network, in bytes; guests are not configured with it",
         minimum=SMALLEST_MTU,
         maximum=LARGEST_MTU,
     ),
     integer(
         "privatemtu",
-        "the largest packets within, bytes; guests do not get it",
+        "the MTU inside the network, in bytes; guests are not configured with it",
         minimum=SMALLEST_MTU,
         maximum=LARGEST_MTU,
     ),
@@ -118,23 +119,28 @@ CREATE = Command(
     errors=(PermissionDenied, ResourceLimitExceeded, InsufficientVlans),
     changes_state=True,
     parameters=(
-        string("name", "its name", required=True),
+        string("name", "the name of the network", required=True),
         string("displaytext", "the description; default: the name"),
         uuid("zoneid", Entity.ZONE, "the zone; it must be an Advanced zone", required=True),
-        uuid("networkofferingid", Entity.NETWORK_OFFERING, "its network offering", required=True),
+        uuid("networkofferingid", Entity.NETWORK_OFFERING, "the network offering of the network", required=True),
         string(
             "acltype",
             "the owner of the network: Account, or Domain for Shared networks only",
             choices=("Account", "Domain"),
         ),
-        boolean("subdomainaccess", "with acltype Domain: the domains below may use it, too; default true"),
-        string("gateway", "its gateway; with netmask"),
-        string("netmask", "its netmask, such as 255.255.255.0"),
-        string("startip", "the first address that VMs get; Shared networks need it"),
-        string("endip", "the last address for VMs; default: startip"),
-        string("networkdomain", "its DNS domain", rule=NETWORK_DOMAIN),
-        Parameter("vlan", WireType.STRING, "its VLAN, a number or untagged", roles=ROOT_ADMIN_ONLY),
-        boolean("bypassvlanoverlapcheck", "accept a VLAN that another network has", roles=ROOT_ADMIN_ONLY),
+        boolean(
+            "subdomainaccess",
+            "whether the domains below may use the network, too; only with acltype Domain; default: true",
+        ),
+        string("gateway", "the gateway of the network; requires netmask"),
+        string("netmask", "the netmask of the network, such as 255.255.255.0"),
+        string("startip", "the first IP address for VMs; required for Shared networks"),
+        string("endip", "the last IP address for VMs; default: startip"),
+        string("networkdomain", "the DNS domain of the network", rule=NETWORK_DOMAIN),
+        Parameter("vlan", WireType.STRING, "the VLAN of the network: a number or untagged", roles=ROOT_ADMIN_ONLY),
+        boolean(
+            "bypassvlanoverlapcheck", "true: accept a VLAN that another network already uses", roles=ROOT_ADMIN_ONLY
+        ),
         uuid(
             "physicalnetworkid",
             Entity.PHYSICAL_NETWORK,
@@ -142,7 +148,7 @@ CREATE = Command(
             roles=ROOT_ADMIN_ONLY,
         ),
         *SERVERS_AND_PACKETS,
-        only_true("displaynetwork", "true, as every network is shown"),
+        only_true("displaynetwork", "only true is accepted, because every network is shown"),
         *FOR_OWNER,
     ),
     unsupported={
@@ -150,10 +156,10 @@ CREATE = Command(
         **dict.fromkeys(("aclid", "vpcid"), NO_VPCS),
         **dict.fromkeys(("asnumber", "bgppeerids"), "networks are not routed by BGP"),
         **dict.fromkeys(("endipv6", "startipv6", "ip6cidr", "ip6gateway", "routeripv6"), NO_IPV6),
-        **dict.fromkeys(("isolatedpvlan", "isolatedpvlantype"), "VLANs are not divided into private ones"),
+        **dict.fromkeys(("isolatedpvlan", "isolatedpvlantype"), "private VLANs are not supported"),
         "associatednetworkid": NOT_ASSOCIATED,
-        "cidrsize": "gateway and netmask say how large it is",
-        "externalid": "networks are known by the service's own ids",
+        "cidrsize": "use gateway and netmask to set the size of the network",
+        "externalid": "networks have no external ids",
         "routerip": NO_ROUTERS,
         "tungstenvirtualrouteruuid": "there is no Tungsten Fabric",
     },
@@ -169,8 +175,8 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.NETWORK, "the network", required=True),
-        string("name", "its new name"),
-        string("displaytext", "its new description"),
+        string("name", "the new name of the network"),
+        string("displaytext", "the new description of the network"),
         string(
             "networkdomain",
             "the new DNS domain, for VMs that are deployed later",
@@ -178,13 +184,17 @@ UPDATE = Command(
             clearable=True,
         ),
         *SERVERS_AND_PACKETS,
-        uuid("networkofferingid", Entity.NETWORK_OFFERING, "its new offering, with all services of its present"),
-        only_true("displaynetwork", "true, as every network is shown"),
-        boolean("forced", "accepted without effect: nothing prevents the change"),
+        uuid(
+            "networkofferingid",
+            Entity.NETWORK_OFFERING,
+            "the new network offering, which must have all services of the present one",
+        ),
+        only_true("displaynetwork", "only true is accepted, because every network is shown"),
+        boolean("forced", "accepted but ignored: a change never needs to be forced"),
     ),
     unsupported={
         **NOT_OF_NETWORKS,
-        **dict.fromkeys(("changecidr", "guestvmcidr"), "a network keeps its addresses"),
+        **dict.fromkeys(("changecidr", "guestvmcidr"), "the addresses of a network cannot be changed"),
         "customid": NO_CUSTOM_IDS,
         "updateinsequence": NO_ROUTERS,
     },
@@ -204,12 +214,15 @@ COMMANDS = (
             uuid("zoneid", Entity.ZONE, "only networks of this zone"),
             string(
                 "networkfilter",
-                "accounts' own, those of domains, both, those by permission (Shared), or All, the default",
+                "Account: networks of accounts; Domain: networks of domains; AccountDomain: both; Shared: "
+                "networks that the caller may use by permission; All: all of them (default)",
                 choices=tuple(word.value for word in NetworkFilter),
             ),
             string("type", "only networks of this type", choices=("Isolated", "Shared", "L2")),
-            string("acltype", "only networks of this access", choices=("Account", "Domain")),
-            string("traffictype", "only networks of this traffic; all here are Guest"),
+            string(
+                "acltype", "only networks with this access type: Account or Domain", choices=("Account", "Domain")
+            ),
+            string("traffictype", "only networks of this traffic type; all networks have the type Guest"),
             uuid("networkofferingid", Entity.NETWORK_OFFERING, "only networks of this offering"),
             uuid(
                 "physicalnetworkid",
@@ -217,15 +230,15 @@ COMMANDS = (
                 "only networks on this physical network",
                 roles=ROOT_ADMIN_ONLY,
             ),
-            boolean("issystem", "only those that only the system uses, or only the others"),
-            boolean("canusefordeploy", "only those that a deployment may name, or only the others"),
+            boolean("issystem", "true: only networks that are reserved for the system; false: only others"),
+            boolean("canusefordeploy", "true: only networks in which VMs can be deployed; false: only others"),
             strings("supportedservices", "only networks that offer all these services"),
             boolean(
                 "specifyipranges",
-                "only networks whose addresses were chosen by the caller (true) or others (false)",
+                "true: only networks whose address ranges were set by the caller; false: only others",
             ),
             boolean("displaynetwork", "false: only hidden networks; there are none"),
-            boolean("restartrequired", "true: only networks that must be restarted; none ever must"),
+            boolean("restartrequired", "true: only networks that must be restarted; there are never any"),
             string("vlan", "only networks of this VLAN"),
             COUNT_ONLY,
             SHOW_ICON,
@@ -247,20 +260,20 @@ COMMANDS = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.NETWORK, "the network", required=True),
-            boolean("cleanup", "accepted without effect: there are no routers"),
+            boolean("cleanup", "accepted but ignored: there are no routers"),
         ),
         unsupported={"makeredundant": NO_ROUTERS, "livepatch": NO_ROUTERS},
     ),
     Command(
         name="deleteNetwork",
-        description="Deletes a guest network that no VM has a nic in",
+        description="Deletes a guest network in which no VM has a nic",
         handler=delete_network,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied, ResourceInUse),
         changes_state=True,
         parameters=(
             uuid("id", Entity.NETWORK, "the network", required=True),
-            boolean("forced", "delete it even if taking it down fails; there is nothing that could"),
+            boolean("forced", "accepted but ignored: shutting down a network cannot fail"),
         ),
     ),
 )

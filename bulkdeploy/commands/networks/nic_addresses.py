@@ -15,9 +15,9 @@ SECONDARY_IP = Response(
     (
         text("id", "the secondary address"),
         text("ipaddress", "the address"),
-        text("nicid", "its nic"),
-        text("networkid", "the nic's network"),
-        text("virtualmachineid", "the nic's VM"),
+        text("nicid", "the nic of the secondary address"),
+        text("networkid", "the network of the nic"),
+        text("virtualmachineid", "the VM of the nic"),
     ),
 )
 

@@ -99,7 +99,7 @@ COMMANDS: tuple[Command, ...] = (
                 required=True,
             ),
             string("ipaddress", "the address; default: a free address of the network"),
-            string("macaddress", "the MAC address; default: a new one"),
+            string("macaddress", "the MAC address; default: a generated address"),
         ),
         unsupported={"dhcpoptions": NO_DHCP_OPTIONS},
     ),

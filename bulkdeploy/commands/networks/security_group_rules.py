@@ -79,16 +79,16 @@ def _peers(arguments: Values) -> list[PeerGroup]:
 
 AUTHORIZE: tuple[Parameter, ...] = (
     uuid("securitygroupid", Entity.SECURITY_GROUP, "the security group; not with securitygroupname"),
-    string("securitygroupname", "the security group by its name among the owner's; not with securitygroupid"),
+    string("securitygroupname", "the name of a security group of the owner; not with securitygroupid"),
     string(
         "protocol",
         "the allowed protocol; default: all",
         choices=tuple(protocol.value for protocol in Protocol),
     ),
-    integer("startport", "the first port, for tcp and udp"),
-    integer("endport", "the last port, for tcp and udp"),
-    integer("icmptype", "the ICMP type, -1 for all, for icmp"),
-    integer("icmpcode", "the ICMP code, -1 for all, for icmp"),
+    integer("startport", "the first port of the range, if the protocol is tcp or udp"),
+    integer("endport", "the last port of the range, if the protocol is tcp or udp"),
+    integer("icmptype", "the ICMP type, if the protocol is icmp; -1: all types"),
+    integer("icmpcode", "the ICMP code, if the protocol is icmp; -1: all codes"),
     strings("cidrlist", "the networks at the other end of the connection; each becomes a rule"),
     mapping(
         "usersecuritygrouplist",
@@ -104,7 +104,7 @@ def _commands(direction: Direction, what: str) -> tuple[Command, Command]:
     return (
         Command(
             name=f"authorizeSecurityGroup{word}",
-            description=f"Adds rules to a security group: what may {what}",
+            description=f"Adds rules for {what} traffic to a security group",
             handler=partial(authorize, direction),
             shape=Shape.JOB,
             response=SECURITY_GROUP,
@@ -115,19 +115,19 @@ def _commands(direction: Direction, what: str) -> tuple[Command, Command]:
         ),
         Command(
             name=f"revokeSecurityGroup{word}",
-            description=f"Removes a rule from a security group: what may {what}",
+            description=f"Removes a rule for {what} traffic from a security group",
             handler=partial(revoke, direction),
             shape=Shape.JOB_SUCCESS,
             errors=(PermissionDenied,),
             changes_state=True,
-            parameters=(uuid("id", Entity.SECURITY_GROUP_RULE, "the rule, by its ruleid", required=True),),
+            parameters=(uuid("id", Entity.SECURITY_GROUP_RULE, "the ruleid of the rule", required=True),),
         ),
     )
 
 
 DIRECTIONS = {
-    Direction.INGRESS: _commands(Direction.INGRESS, "come in"),
-    Direction.EGRESS: _commands(Direction.EGRESS, "go out"),
+    Direction.INGRESS: _commands(Direction.INGRESS, "incoming"),
+    Direction.EGRESS: _commands(Direction.EGRESS, "outgoing"),
 }
 COMMANDS: tuple[Command, ...] = tuple(command for commands in DIRECTIONS.values() for command in commands)
 

@@ -61,8 +61,8 @@ CREATE = Command(
     errors=(PermissionDenied,),
     changes_state=True,
     parameters=(
-        string("name", "its name; an owner has each name once", required=True),
-        string("description", "its description"),
+        string("name", "the name, unique among the objects of this type that the owner has", required=True),
+        string("description", "the description of the security group"),
         *FOR_OWNER,
     ),
 )
@@ -95,8 +95,8 @@ COMMANDS = (
         parameters=(
             uuid("id", Entity.SECURITY_GROUP, "only this security group"),
             string("securitygroupname", "only security groups of this name"),
-            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only those that this VM is in"),
-            mapping("tags", "only those with these tags: tags[0].key, tags[0].value"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only groups that contain this VM"),
+            mapping("tags", "only objects with these tags: tags[0].key, tags[0].value"),
             *OWNER,
             *PROJECT,
             *PAGING,
@@ -106,14 +106,14 @@ COMMANDS = (
     UPDATE,
     Command(
         name="deleteSecurityGroup",
-        description="Deletes a security group that no VM is in and no other group's rule names",
+        description="Deletes a security group. No VM may be in the group, and no rule of another group may name it",
         handler=delete_security_group,
         shape=Shape.SUCCESS,
         errors=(PermissionDenied, ResourceInUse),
         changes_state=True,
         parameters=(
             uuid("id", Entity.SECURITY_GROUP, "the security group; not with name"),
-            string("name", "the security group by its name among the owner's; not with id"),
+            string("name", "the name of a security group of the owner; not with id"),
             *FOR_OWNER,
         ),
         rules=(ExactlyOne(("id", "name")),),

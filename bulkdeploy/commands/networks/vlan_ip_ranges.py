@@ -23,20 +23,20 @@ from bulkdeploy.store.rows.listing import Page
 
 FIELDS = (
     text("id", "the range"),
-    text("startip", "its first address"),
-    text("endip", "its last address"),
+    text("startip", "the first address of the range"),
+    text("endip", "the last address of the range"),
     text("gateway", "the gateway of its addresses"),
     text("netmask", "the netmask of its addresses"),
     text("cidr", "the network of its addresses"),
-    text("vlan", "its VLAN: vlan://100 or vlan://untagged"),
-    flag("forvirtualnetwork", "whether they are public addresses; false: of guests"),
-    text("zoneid", "its zone"),
-    text("networkid", "the guest network it belongs to", ROOT_ADMIN_ONLY),
-    text("physicalnetworkid", "the physical network that carries it"),
-    text("podid", "the only pod whose VMs get its addresses"),
+    text("vlan", "the VLAN of the range, such as vlan://100 or vlan://untagged"),
+    flag("forvirtualnetwork", "true: the range has public addresses; false: addresses of guests"),
+    text("zoneid", "the zone of the range"),
+    text("networkid", "the guest network of the range", ROOT_ADMIN_ONLY),
+    text("physicalnetworkid", "the physical network of the traffic type"),
+    text("podid", "the pod whose VMs get the addresses"),
     text("podname", "the pod's name"),
 )
-NOT_GIVEN_AWAY = "public addresses are not given to accounts"
+NOT_GIVEN_AWAY = "public addresses cannot be assigned to accounts"
 
 
 def list_ranges(call: Call) -> Page:
@@ -57,7 +57,7 @@ def delete_range(call: Call) -> None:
 
 CREATE = Command(
     name="createVlanIpRange",
-    description="Adds addresses to a Shared guest network, or public ones to a zone",
+    description="Adds a range of addresses to a Shared guest network, or a range of public addresses to a zone",
     handler=create_range,
     shape=Shape.OBJECT,
     response=Response("vlan", FIELDS),
@@ -66,28 +66,35 @@ CREATE = Command(
     changes_state=True,
     parameters=(
         uuid("zoneid", Entity.ZONE, "the zone"),
-        uuid("networkid", Entity.NETWORK, "the guest network; default: the zone's only one"),
-        uuid("podid", Entity.POD, "the only pod whose VMs get them; needed in a Basic zone"),
+        uuid("networkid", Entity.NETWORK, "the guest network; may be left out if the zone has only one"),
+        uuid("podid", Entity.POD, "the pod whose VMs get the addresses; required in a Basic zone"),
         uuid(
             "physicalnetworkid",
             Entity.PHYSICAL_NETWORK,
-            "the physical network that carries public addresses; default: the only one that can",
+            "the physical network for public addresses; may be left out if only one physical network has "
+            "public traffic",
         ),
-        boolean("forvirtualnetwork", "true: public addresses; default false: addresses of guests"),
+        boolean("forvirtualnetwork", "true: the range has public addresses; false (default): addresses of guests"),
         string("startip", "the first address", required=True, rule=IP_ADDRESS),
-        string("endip", "the last address; default: the first", rule=IP_ADDRESS),
+        string("endip", "the last address; default: startip", rule=IP_ADDRESS),
         string(
-            "gateway", "the gateway of the addresses; default: the guest network's", rule=IP_ADDRESS, clearable=True
+            "gateway",
+            "the gateway of the addresses; default: the gateway of the guest network",
+            rule=IP_ADDRESS,
+            clearable=True,
         ),
         string(
-            "netmask", "the netmask of the addresses; default: the guest network's", rule=NETMASK, clearable=True
+            "netmask",
+            "the netmask of the addresses; default: the netmask of the guest network",
+            rule=NETMASK,
+            clearable=True,
         ),
-        string("vlan", "the VLAN of the addresses, a number or untagged; default: the guest network's"),
+        string("vlan", "the VLAN of the addresses: a number or untagged; default: the VLAN of the guest network"),
     ),
     unsupported={
         **dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),
         "forsystemvms": NO_SYSTEM_VMS,
-        "provider": "addresses are of no network provider",
+        "provider": "addresses do not belong to a network provider",
         "startipv6": NO_IPV6,
         "endipv6": NO_IPV6,
         "ip6gateway": NO_IPV6,
@@ -108,9 +115,11 @@ COMMANDS = (
             uuid("zoneid", Entity.ZONE, "only ranges of this zone"),
             uuid("networkid", Entity.NETWORK, "only ranges of this guest network"),
             uuid("podid", Entity.POD, "only ranges of this pod"),
-            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only ranges that this physical network carries"),
+            uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only ranges on this physical network"),
             string("vlan", "only ranges of this VLAN, such as 100 or untagged"),
-            boolean("forvirtualnetwork", "only public addresses, or only those of guests"),
+            boolean(
+                "forvirtualnetwork", "true: only ranges of public addresses; false: only ranges of guest addresses"
+            ),
             *PAGING,
         ),
         unsupported=dict.fromkeys(("account", "domainid", "projectid"), NOT_GIVEN_AWAY),

@@ -16,10 +16,16 @@ from bulkdeploy.store.rows.entities import is_taken
 CUSTOM_ID, JOB_ID = "customid", "customjobid"
 
 CUSTOM_ID_PARAMETER = string(
-    CUSTOM_ID, "the id that it is to have, a uuid in lower case that none ever had; root admins"
+    CUSTOM_ID,
+    "the id of the new object: a UUID in lower case that was never used; default: a generated id. Only root "
+    "admins may set it",
 )
 JOB_ID_PARAMETER = Parameter(
-    JOB_ID, WireType.STRING, "the id that its job is to have, as customid; root admins", roles=ROOT_ADMIN_ONLY
+    JOB_ID,
+    WireType.STRING,
+    "the id of the job: a UUID in lower case that was never used; default: a generated id. Only root admins "
+    "may set it",
+    roles=ROOT_ADMIN_ONLY,
 )
 
 UUID_FORMAT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")

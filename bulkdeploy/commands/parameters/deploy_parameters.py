@@ -68,7 +68,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     ),
     string("account", "the account that will own the VMs; domainid names its domain"),
     uuid("domainid", Entity.DOMAIN, "the domain of the account"),
-    uuid("projectid", Entity.PROJECT, "the project that will own the VMs, instead of an account"),
+    uuid("projectid", Entity.PROJECT, "the project that will own the VMs; used instead of account"),
     string(
         "hypervisor",
         "the hypervisor; required if the template has none",
@@ -76,8 +76,8 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     ),
     string("keypair", "the owner's SSH key pair to log in with"),
     strings("keypairs", "the owner's SSH key pairs to log in with"),
-    string("userdata", "data for the guests, base64; not with userdataid", length=1048576),
-    uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
+    string("userdata", "the user data for the guests, in base64; not with userdataid", length=1048576),
+    uuid("userdataid", Entity.USER_DATA, "the id of registered user data; not with userdata", since="4.18"),
     mapping("userdatadetails", "values of variables in the user data: userdatadetails[0].variable=value"),
     uuids(
         "networkids", Entity.NETWORK, "the networks of each VM, the default network first; only in Advanced zones"
@@ -89,8 +89,13 @@ OF_ANY_VM: tuple[Parameter, ...] = (
         entity=(Entity.DISK_OFFERING,),
         spellings=("diwskofferingid",),  # as the functional specification of the bulk call spells it
     ),
-    long("size", "GiB of the disk of diskofferingid, for custom disk offerings", minimum=1),
-    long("rootdisksize", "GiB of the root disk", minimum=1, maximum=MOST_DISK_GIB),
+    long("size", "the size in GiB of the disk of diskofferingid; only for custom disk offerings", minimum=1),
+    long(
+        "rootdisksize",
+        "the size of the root disk in GiB; default: the size that the offering or the template determines",
+        minimum=1,
+        maximum=MOST_DISK_GIB,
+    ),
     uuid(
         "overridediskofferingid",
         Entity.DISK_OFFERING,
@@ -103,8 +108,9 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     ),
     mapping(
         "datadisksdetails",
-        "the same under its newer name, with deviceid: the disk's number in the VM, from 1; not with"
-        " datadiskofferinglist. miniops and maxiops are ignored, because no disk offering has custom IOPS",
+        "the data disks of each VM: datadisksdetails[0].diskofferingid, .size (GiB) and .deviceid (the number "
+        "of the disk in the VM, at least 1); not with datadiskofferinglist. miniops and maxiops are ignored, "
+        "because no disk offering has custom IOPS",
         NUMBERED_DATA_DISK,
     ),
     uuids(
@@ -129,19 +135,29 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     boolean("dynamicscalingenabled", "false: running VMs cannot be scaled even if the offering allows it"),
     string(
         "boottype",
-        "the firmware of the guests; default: by the template's detail UEFI, else BIOS",
+        "the firmware of the guests; default: UEFI if the template has the detail UEFI, otherwise BIOS",
         choices=tuple(BootType),
     ),
-    string("bootmode", "SECURE: UEFI boots only signed software; default LEGACY", choices=tuple(BootMode)),
-    string("keyboard", "the keyboard's layout; has no effect on guests", choices=KEYBOARDS),
+    string(
+        "bootmode", "SECURE: the UEFI firmware boots only signed software; default: LEGACY", choices=tuple(BootMode)
+    ),
+    string("keyboard", "the layout of the keyboard; accepted but ignored", choices=KEYBOARDS),
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
-    deployment_planner("the planner to place with, instead of dispersing a batch by count, or the offering's"),
+    deployment_planner(
+        "the deployment planner that places the VMs; default: that of the service offering. Without either, "
+        "VMs of a bulk call are dispersed by count"
+    ),
     *LEASE,
     boolean("startvm", "whether the VMs are started; default true"),
-    boolean("dryrun", "only return the plan and its reasons; nothing is deployed"),
-    boolean("summary", "with dryrun: leave out the list of the hosts that get VMs"),
-    long("planindex", "apply the plan that a dry run of this call answered: to the host, or not at all", minimum=1),
+    boolean("dryrun", "true: only return the plan with its reasons; the call deploys nothing"),
+    boolean("summary", "with dryrun: true leaves the list of hosts that get VMs out of the response"),
+    long(
+        "planindex",
+        "the index of a plan that a dry run of this call returned. The call applies exactly that plan, or is "
+        "rejected if that is no longer possible",
+        minimum=1,
+    ),
     uuids(
         "hostids",
         Entity.HOST,
@@ -153,8 +169,8 @@ OF_ANY_VM: tuple[Parameter, ...] = (
 OF_ONE_VM: tuple[Parameter, ...] = (
     string("name", "the host name; default: a generated name"),
     string("displayname", "the display name; default: the host name"),
-    string("ipaddress", "the address in the default network"),
-    string("macaddress", "the MAC address in the default network; default: a new one"),
+    string("ipaddress", "the IP address in the default network; default: a free address"),
+    string("macaddress", "the MAC address in the default network; default: a generated address"),
     mapping(
         "iptonetworklist", "the networks, the default network first, each with optional IP and MAC addresses", NIC
     ),
@@ -162,14 +178,14 @@ OF_ONE_VM: tuple[Parameter, ...] = (
 )
 
 NOT_OF_MANY = {
-    "name": "names are generated, and no two are alike; nameprefix begins them",
-    "displayname": "each VM is shown by its host name; nameprefix begins it",
-    "ipaddress": "each VM gets an address of its own",
-    "macaddress": "each VM gets a MAC address of its own",
-    "iptonetworklist": "each VM gets addresses of its own; networkids says in which networks",
+    "name": "the names of the VMs are generated; use nameprefix",
+    "displayname": "each VM gets its host name as display name; use nameprefix",
+    "ipaddress": "each VM gets its own IP address",
+    "macaddress": "each VM gets its own MAC address",
+    "iptonetworklist": "each VM gets its own addresses; use networkids to select the networks",
     "customid": NO_CUSTOM_IDS,
-    "customjobid": "each VM has a job of its own",
-    "hostid": "many VMs are dispersed; podid or clusterid say where",
+    "customjobid": "each VM has its own job, with a generated id",
+    "hostid": "the VMs are dispersed over hosts; use podid or clusterid to limit the placement",
 }
 """Why the bulk call refuses what only one VM can have."""
 
@@ -197,17 +213,17 @@ UNSUPPORTED = {
     "ip6address": NO_IPV6,
     "dhcpoptionsnetworklist": NO_DHCP_OPTIONS,
     "snapshotid": NOTHING_FROM_SNAPSHOTS,
-    "volumeid": "a VM is made from a template or an ISO",
-    "password": "guests have no passwords set from outside",
-    "extraconfig": "hypervisors take no extra configuration",
+    "volumeid": "a VM is created from a template or an ISO, not from a volume",
+    "password": "the password of a guest cannot be set at deployment",
+    "extraconfig": "extra configuration for hypervisors is not supported",
     "nicnetworklist": NO_VNF,
     "bootintosetup": NO_SETUP,
-    "copyimagetags": "a VM has no tags of its image; createTags gives it some",
+    "copyimagetags": "tags of the image are not copied; use createTags",
     "externaldetails": NO_EXTENSIONS,
     "properties": "templates have no OVF properties",
     **dict.fromkeys(
         ("iodriverpolicy", "iothreadsenabled", "nicmultiqueuenumber", "nicpackedvirtqueuesenabled"),
-        "how disks and nics are served is the hypervisor's own business",
+        "the hypervisor chooses the drivers of disks and nics",
     ),
 }
 """Parameters that CloudStack has for these calls, and why both are without them."""

@@ -14,7 +14,7 @@ LEASE: tuple[Parameter, ...] = (
         minimum=NO_LEASE,
         maximum=MOST_DAYS,
     ),
-    string("leaseexpiryaction", "the action after leaseduration", choices=tuple(ExpiryAction)),
+    string("leaseexpiryaction", "the action at the end of the lease: STOP or DESTROY", choices=tuple(ExpiryAction)),
 )
 LEASE_RULES: tuple[Rule, ...] = (Needs("leaseexpiryaction", "leaseduration"),)
 

@@ -18,20 +18,25 @@ NOT_PLANNED = frozenset({"dryrun", "summary", "planindex", "hostids"})
 PLACED = (
     number(
         "inventoryage",
-        "age in seconds of what was read from the followed CloudStack; absent where none is followed",
+        "the age in seconds of the inventory that was read from the followed CloudStack; absent if no "
+        "CloudStack is followed",
     ),
-    number("index", "give it as planindex, instead of dryrun, to apply just this plan; kept for a day"),
+    number(
+        "index",
+        "the index of the plan. Send it as planindex instead of dryrun to apply exactly this plan. The plan is "
+        "kept for one day",
+    ),
     objects(
         "placedhosts",
-        "the hosts that get VMs, those with most first; absent with summary",
+        "the hosts that get VMs, in descending order of the number of VMs; absent with summary",
         (
             text("hostid", "the host"),
-            text("hostname", "its name"),
-            text("clusterid", "its cluster"),
+            text("hostname", "the name of the host"),
+            text("clusterid", "the cluster of the host"),
             text("clustername", "the cluster's name"),
             text("podid", "the cluster's pod"),
-            number("count", "VMs that it gets"),
-            texts("pools", "storage pools that their volumes go to"),
+            number("count", "the number of VMs that the host gets"),
+            texts("pools", "the storage pools of the volumes of these VMs"),
         ),
         ROOT_ADMIN_ONLY,
     ),

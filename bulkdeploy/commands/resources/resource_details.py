@@ -64,7 +64,11 @@ COMMANDS = (
             string("resourceid", "only details of this resource"),
             string("key", "only details of this key"),
             string("value", "only details of this value"),
-            boolean("fordisplay", "only details that users see, or only the others", roles=ROOT_ADMIN_ONLY),
+            boolean(
+                "fordisplay",
+                "true: only details that users can see; false: only hidden details",
+                roles=ROOT_ADMIN_ONLY,
+            ),
             *OWNER,
             *PROJECT,
             *PAGING,
@@ -91,6 +95,10 @@ COMMANDS = (
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(TYPE, RESOURCE, string("key", "only the detail of this key; default: all")),
+        parameters=(
+            TYPE,
+            RESOURCE,
+            string("key", "the key of the detail to delete; default: all details of the resource"),
+        ),
     ),
 )

@@ -23,11 +23,11 @@ AFFINITY_GROUP = Response(
     "affinitygroup",
     (
         text("id", "the affinity group"),
-        text("name", "its name"),
-        text("type", "its type, such as host anti-affinity"),
-        text("description", "its description"),
+        text("name", "the name of the affinity group"),
+        text("type", "the type of the affinity group, such as host anti-affinity"),
+        text("description", "the description of the affinity group"),
         *OWNER_FIELDS,
-        texts("virtualmachineIds", "the VMs in it"),
+        texts("virtualmachineIds", "the VMs in the group"),
     ),
 )
 
@@ -69,9 +69,9 @@ CREATE = Command(
     errors=(PermissionDenied,),
     changes_state=True,
     parameters=(
-        string("name", "its name; an owner has each name once", required=True),
+        string("name", "the name, unique among the objects of this type that the owner has", required=True),
         string("type", "the type; listAffinityGroupTypes lists all types", required=True),
-        string("description", "its description"),
+        string("description", "the description of the affinity group"),
         *FOR_OWNER,
     ),
 )
@@ -88,7 +88,7 @@ COMMANDS = (
             uuid("id", Entity.AFFINITY_GROUP, "only this affinity group"),
             string("name", "only affinity groups of this name"),
             string("type", "only affinity groups of this type"),
-            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only those that this VM is in"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "only groups that contain this VM"),
             *OWNER,
             *PROJECT,
             *PAGING,
@@ -105,14 +105,14 @@ COMMANDS = (
     CREATE,
     Command(
         name="deleteAffinityGroup",
-        description="Deletes an affinity group that no VM is in",
+        description="Deletes an affinity group without VMs",
         handler=delete_affinity_group,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied, ResourceInUse),
         changes_state=True,
         parameters=(
             uuid("id", Entity.AFFINITY_GROUP, "the affinity group; not with name"),
-            string("name", "the affinity group by its name among the owner's; not with id"),
+            string("name", "the name of an affinity group of the owner; not with id"),
             *FOR_OWNER,
         ),
         rules=(ExactlyOne(("id", "name")),),

@@ -177,12 +177,16 @@ def _update(call: Call) -> VmOperation:
     )
 
 
-FORCED = boolean("forced", "cut the power instead of asking the guests to shut down")
+FORCED = boolean("forced", "true: cut the power, instead of a clean shutdown of the guests")
 
 PLACE_PARAMETERS = tuple(
-    uuids(f"{prefix}{noun}ids", entity, f"{what} {noun}s")
-    for prefix, what in (("to", "move the VMs to hosts of these"), ("off", "move no VM to a host of these"))
-    for noun, entity in (("pod", Entity.POD), ("cluster", Entity.CLUSTER), ("host", Entity.HOST))
+    uuids(f"{prefix}{noun}ids", entity, f"{what} {hosts}")
+    for prefix, what in (("to", "the VMs are moved only to"), ("off", "no VM is moved to"))
+    for noun, entity, hosts in (
+        ("pod", Entity.POD, "hosts in these pods"),
+        ("cluster", Entity.CLUSTER, "hosts in these clusters"),
+        ("host", Entity.HOST, "these hosts"),
+    )
 )
 
 OPERATIONS = (
@@ -207,7 +211,12 @@ OPERATIONS = (
         name="bulkDestroyVirtualMachine",
         description="Destroys many virtual machines; their volumes stay until the VMs are expunged",
         operation=_destroy,
-        parameters=(boolean("expunge", "remove the VMs and their volumes at once"),),
+        parameters=(
+            boolean(
+                "expunge",
+                "true: also expunge the VMs and their volumes at once, without the possibility of recovery",
+            ),
+        ),
     ),
     Operation(
         name="bulkRecoverVirtualMachine",
@@ -250,11 +259,14 @@ OPERATIONS = (
         parameters=(
             string(
                 "displayname",
-                "the display name; {n} stands for the number of the VM in the selection, {name} for its name",
+                "the display name; {n} is replaced by the number of the VM in the selection, and {name} by the "
+                "name of the VM",
             ),
             boolean("deleteprotection", "whether the VMs are protected from being destroyed"),
             mapping("details", "the new details of the VMs; they replace all present details"),
-            mapping("settags", "tags for the VMs: settags[0].key, settags[0].value; other tags stay"),
+            mapping(
+                "settags", "tags to set on the VMs: settags[0].key, settags[0].value; tags with other keys are kept"
+            ),
         ),
     ),
 )

@@ -25,26 +25,29 @@ SELECTION: tuple[Parameter, ...] = (
     *(_LISTED[name] for name in ("isrecursive", "listall")),
     uuids("excludeids", Entity.VIRTUAL_MACHINE, "VMs that are not selected, although the filters match"),
     integer("expectedcount", "reject the call unless it selects exactly this number of VMs", minimum=0),
-    boolean("partial", "leave out VMs that cannot be processed, instead of rejecting the call"),
+    boolean("partial", "true: skip VMs that cannot be processed, instead of rejecting the whole call"),
     integer("maxparallel", "the maximum number of jobs that run at the same time; default: no maximum", minimum=1),
     string(
         "maxfailures",
-        "cancel the jobs that have not begun if more jobs fail than this number, or percentage such as 10%",
+        "cancel all jobs that have not begun as soon as more jobs have failed than this number, or than this "
+        "percentage, such as 10%",
     ),
-    boolean("dryrun", "check only, and answer the selected VMs and why some cannot be processed"),
+    boolean(
+        "dryrun", "true: only return the selected VMs, and why some of them cannot be processed; nothing is changed"
+    ),
     boolean(
         "summary",
-        "with dryrun: name only the first 40 of the VMs that would be processed, and answer the VMs that cannot be"
-        " processed once for each reason",
+        "with dryrun: true shortens the response to the first 40 VMs that would be processed, and to one VM "
+        "for each reason why VMs cannot be processed",
     ),
     string("requesttoken", "a repeated call with the same token and parameters returns the same jobs"),
 )
 
 FAILED_FIELDS = (
     text("virtualmachineid", "the VM"),
-    text("name", "its name"),
-    number("errorcode", "the error code that the single call would answer"),
-    text("errortext", "why it cannot be processed"),
+    text("name", "the name of the virtual machine"),
+    number("errorcode", "the error code that a call for this VM alone would return"),
+    text("errortext", "why the VM cannot be processed"),
 )
 
 STARTED = Response(
@@ -52,8 +55,8 @@ STARTED = Response(
     (
         text("operationid", "the operation; listBulkOperations shows its progress"),
         number("count", "the number of jobs, one for each VM"),
-        objects("asyncjobs", "the jobs, by the age of their VMs", ASYNC_JOB.fields),
-        objects("failed", "with partial: VMs that were left out", FAILED_FIELDS),
+        objects("asyncjobs", "the jobs, in the order of the age of their VMs", ASYNC_JOB.fields),
+        objects("failed", "with partial: the VMs that were left out", FAILED_FIELDS),
     ),
 )
 
@@ -66,10 +69,12 @@ CHECKED = Response(
             "the VMs that would be processed",
             (
                 text("id", "the VM"),
-                text("name", "its name"),
-                text("state", "its state"),
-                text("hostid", "the host that it would get, of starts and moves", ROOT_ADMIN_ONLY),
-                text("hostname", "the name of that host", ROOT_ADMIN_ONLY),
+                text("name", "the name of the virtual machine"),
+                text("state", "the state of the virtual machine"),
+                text("hostid", "the host that the VM would be started on or moved to", ROOT_ADMIN_ONLY),
+                text(
+                    "hostname", "the name of the host that the VM would be started on or moved to", ROOT_ADMIN_ONLY
+                ),
             ),
         ),
         number("failedcount", "the number of VMs that cannot be processed"),

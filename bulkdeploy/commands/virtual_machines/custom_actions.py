@@ -36,9 +36,9 @@ EXTENSION = Response(
         text("name", "the name of its executable, without the suffix"),
         text("type", "Orchestrator"),
         text("path", "the path of its executable"),
-        flag("pathready", "whether the executable is there on the machine that answers"),
-        flag("isuserdefined", "true: the settings name it"),
-        flag("orchestratorrequirespreparevm", "true: prepare is run before create"),
+        flag("pathready", "whether the executable exists on the machine that handled the call"),
+        flag("isuserdefined", "true: the extension is configured in the settings of the service"),
+        flag("orchestratorrequirespreparevm", "true: the command prepare is run before create"),
         text("state", "Enabled"),
     ),
 )
@@ -47,17 +47,17 @@ ACTION = Response(
     "extensioncustomaction",
     (
         text("id", "the action"),
-        text("name", "its name, which the executable is given"),
-        text("description", "its description"),
-        text("extensionid", "the extension that runs it"),
+        text("name", "the name of the action, which the service passes to the executable"),
+        text("description", "the description of the action"),
+        text("extensionid", "the extension that runs the action"),
         text("extensionname", "the extension's name"),
-        text("resourcetype", "what it is run on: VirtualMachine"),
-        texts("allowedroletypes", "types of the roles whose users may run it"),
+        text("resourcetype", "the type of resource that the action is run on: VirtualMachine"),
+        texts("allowedroletypes", "role types whose users may run the action"),
         text("successmessage", "the message of a run that succeeded"),
         text("errormessage", "the message of a run that failed"),
-        number("timeout", "how long it may take, in seconds"),
-        flag("enabled", "whether it may be run"),
-        text_map("details", "what the executable gets as externaldetails.action"),
+        number("timeout", "the timeout of a run, in seconds"),
+        flag("enabled", "whether users can run the action"),
+        text_map("details", "the details that the executable gets as externaldetails.action"),
         objects(
             "parameters",
             "the parameters of a run",
@@ -65,11 +65,11 @@ ACTION = Response(
                 text("name", "the parameter's name"),
                 text("type", "STRING, NUMBER, BOOLEAN or DATE"),
                 text("validationformat", "NONE, UUID, EMAIL, PASSWORD, URL or DECIMAL"),
-                texts("valueoptions", "the values that it may have; absent: any"),
-                flag("required", "whether each run must have it"),
+                texts("valueoptions", "the allowed values; absent: any value is allowed"),
+                flag("required", "whether each run must give a value for the parameter"),
             ),
         ),
-        moment("created", "when it was added"),
+        moment("created", "the date and time at which it was added"),
     ),
 )
 
@@ -82,7 +82,7 @@ RESULT = Response(
         Field(
             "result",
             FieldType.OBJECT,
-            "what came of it",
+            "the result of the run",
             (
                 text("message", "the action's message of success or failure"),
                 text("details", "what the executable printed, or why it failed"),
@@ -182,15 +182,16 @@ def _shown(call: Call, ref: EntityRef) -> Mapping[str, Any]:
 ROLE_TYPES = tuple(kind.value for kind in RoleType)
 TYPE = string("resourcetype", "the type of resource on which the action is run", choices=(RESOURCE_TYPE,))
 DECLARED = (
-    string("description", "its description", length=LONGEST_TEXT),
+    string("description", "the description of the action", length=LONGEST_TEXT),
     TYPE,
     strings(
         "allowedroletypes", "role types whose users may run the action, in addition to Admin", choices=ROLE_TYPES
     ),
     mapping(
         "parameters",
-        "its parameters: parameters[0].name, .type (STRING, NUMBER, BOOLEAN, DATE), .validationformat (UUID, EMAIL,"
-        " PASSWORD, URL, DECIMAL), .valueoptions (a comma-separated list) and .required",
+        "the parameters of the action: parameters[0].name, .type (STRING, NUMBER, BOOLEAN, DATE), "
+        ".validationformat (UUID, EMAIL, PASSWORD, URL, DECIMAL), .valueoptions (a comma-separated list) and "
+        ".required",
         tuple((name, None) for name in ("name", "type", "validationformat", "valueoptions", "required")),
     ),
     string(
@@ -199,9 +200,13 @@ DECLARED = (
         "replaced by names",
         length=LONGEST_TEXT,
     ),
-    string("errormessage", "the message of a run that fails, as successmessage", length=LONGEST_TEXT),
-    integer("timeout", "the timeout of a run in seconds; default 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
-    boolean("enabled", "whether it may be run; default false"),
+    string(
+        "errormessage",
+        "the message after a run that failed; names are replaced as in successmessage",
+        length=LONGEST_TEXT,
+    ),
+    integer("timeout", "the timeout of a run, in seconds; default: 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
+    boolean("enabled", "whether users can run the action; default: false"),
     mapping("details", "the details that the executable gets as externaldetails.action: details[0].name=value"),
 )
 
@@ -219,13 +224,13 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             string("id", "only the extension with this id"),
             string("name", "only the extension of this name"),
-            strings("details", "accepted and without effect: every answer has all fields"),
+            strings("details", "accepted but ignored: the response always contains all fields"),
             *PAGING,
         ),
     ),
     Command(
         name="addCustomAction",
-        description="Adds an action that the executable of the extension knows, to be run on VMs",
+        description="Adds a custom action, which the executable of the extension runs on VMs",
         since="4.21.0",
         roles=ROOT_ADMIN_ONLY,
         authorized=ROOT_ADMIN_ONLY,
@@ -235,7 +240,11 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             string("extensionid", "the extension", required=True),
-            string("name", "the action that the executable is given; no other has it", required=True),
+            string(
+                "name",
+                "the name of the action, unique in the extension; the service passes it to the executable",
+                required=True,
+            ),
             *DECLARED,
         ),
     ),
@@ -254,7 +263,7 @@ COMMANDS: tuple[Command, ...] = (
             string("extensionid", "only actions of this extension"),
             TYPE,
             uuid("resourceid", Entity.VIRTUAL_MACHINE, "only actions that can be run on this VM"),
-            boolean("enabled", "only actions that are enabled, or that are not"),
+            boolean("enabled", "true: only enabled actions; false: only disabled ones"),
             *PAGING,
         ),
     ),
@@ -270,8 +279,13 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("id", Entity.CUSTOM_ACTION, "the action", required=True),
             *DECLARED,
-            boolean("cleanupparameters", "true: it has no parameters any more; parameters is then ignored"),
-            boolean("cleanupdetails", "true: it has no details any more; details is then ignored"),
+            boolean(
+                "cleanupparameters",
+                "true: remove all parameters of the action; the parameter parameters is then ignored",
+            ),
+            boolean(
+                "cleanupdetails", "true: remove all details of the action; the parameter details is then ignored"
+            ),
         ),
     ),
     Command(
@@ -287,7 +301,9 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="runCustomAction",
-        description="Runs a custom action on a VM, once. The job's result says whether the action succeeded",
+        description=(
+            "Runs a custom action on a VM once. The result of the job contains whether the action succeeded"
+        ),
         since="4.21.0",
         authorized=EVERY_ROLE,
         handler=run_custom_action,
@@ -298,7 +314,7 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("customactionid", Entity.CUSTOM_ACTION, "the action", required=True),
             TYPE,
-            uuid("resourceid", Entity.VIRTUAL_MACHINE, "the VM, Running or Stopped", required=True),
+            uuid("resourceid", Entity.VIRTUAL_MACHINE, "the VM; it must be Running or Stopped", required=True),
             mapping("parameters", "values of the action's parameters: parameters[0].name=value"),
         ),
     ),

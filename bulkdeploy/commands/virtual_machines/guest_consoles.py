@@ -20,18 +20,18 @@ DEFAULT_PORTS = {"https": 443, "http": 80}
 ENDPOINT = Response(
     "consoleendpoint",
     (
-        flag("success", "true: the endpoint is there"),
-        text("url", "the page that shows the screen; of a serial console there is none"),
+        flag("success", "true: the endpoint was created"),
+        text("url", "the URL of a web page that shows the screen; absent for a serial console"),
         Field(
             "websocket",
             FieldType.OBJECT,
-            "where the console itself is",
+            "the address of the WebSocket of the console",
             (
-                text("token", "opens it, once, within 60 seconds"),
-                text("host", "the API's host, as the caller named it"),
-                text("port", "the API's port"),
-                text("path", "the path, which takes token and extra as its query"),
-                text("extra", "the token that the call gave"),
+                text("token", "the token that opens the WebSocket once, within 60 seconds"),
+                text("host", "the host name of the API, as used by the caller"),
+                text("port", "the port of the API"),
+                text("path", "the path of the WebSocket; token and extra are sent as query parameters"),
+                text("extra", "the additional token from the call"),
             ),
         ),
     ),
@@ -69,7 +69,7 @@ COMMANDS: tuple[Command, ...] = (
             string("token", "an additional text that the client must send when it connects"),
             string(
                 "consoletype",
-                "vnc, the screen, or serial; default vnc",
+                "the type of console: vnc (the screen; default) or serial",
                 choices=tuple(kind.value for kind in ConsoleKind),
             ),
         ),

@@ -22,8 +22,8 @@ INSTANCE_GROUP = Response(
     "instancegroup",
     (
         text("id", "the instance group"),
-        text("name", "its name"),
-        moment("created", "when it was made"),
+        text("name", "the name of the instance group"),
+        moment("created", "the date and time of creation"),
         *OWNER_FIELDS,
     ),
 )
@@ -79,7 +79,10 @@ COMMANDS = (
         response=INSTANCE_GROUP,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(string("name", "its name; an owner has each name once", required=True), *FOR_OWNER),
+        parameters=(
+            string("name", "the name, unique among the objects of this type that the owner has", required=True),
+            *FOR_OWNER,
+        ),
     ),
     Command(
         name="updateInstanceGroup",

@@ -54,7 +54,7 @@ RESOURCES: tuple[Parameter, ...] = (
         element=WireType.UUID,
         entity=tuple(TAGGABLE.values()),
     ),
-    string("resourcetype", "the type of the things", required=True, choices=tuple(TAGGABLE)),
+    string("resourcetype", "the type of the resources", required=True, choices=tuple(TAGGABLE)),
 )
 
 COMMANDS = (
@@ -68,8 +68,8 @@ COMMANDS = (
         parameters=(
             string("key", "only tags of this key"),
             string("value", "only tags of this value"),
-            string("resourcetype", "only tags of this kind of thing, such as UserVm"),
-            string("resourceid", "only tags of this thing"),
+            string("resourcetype", "only tags of this type of resource, such as UserVm"),
+            string("resourceid", "only tags of this resource"),
             string("customer", "only tags of this customer"),
             *OWNER,
             *PROJECT,
@@ -86,7 +86,7 @@ COMMANDS = (
         parameters=(
             *RESOURCES,
             Parameter("tags", WireType.MAP, "the tags: tags[0].key, tags[0].value", required=True),
-            string("customer", "the customer that the tags are set for"),
+            string("customer", "a free text that names the customer for whom the tags are set"),
         ),
     ),
     Command(
@@ -98,7 +98,11 @@ COMMANDS = (
         changes_state=True,
         parameters=(
             *RESOURCES,
-            mapping("tags", "the tags: tags[0].key, and tags[0].value where only that value is meant; absent: all"),
+            mapping(
+                "tags",
+                "the tags to delete: tags[0].key, and optionally tags[0].value to delete the tag only if it "
+                "has this value; default: all tags",
+            ),
         ),
     ),
 )

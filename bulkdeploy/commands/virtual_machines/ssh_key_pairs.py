@@ -29,7 +29,7 @@ SSH_KEY_PAIR = Response(
     "sshkeypair",
     (
         text("id", "the key pair"),
-        text("name", "its name"),
+        text("name", "the name of the key pair"),
         text("fingerprint", "the fingerprint of its public key"),
         *OWNER_FIELDS,
     ),
@@ -84,7 +84,9 @@ REGISTER = Command(
     errors=(PermissionDenied,),
     changes_state=True,
     parameters=(
-        string("name", "its name; an owner has each name once", required=True, rule=NAME),
+        string(
+            "name", "the name, unique among the objects of this type that the owner has", required=True, rule=NAME
+        ),
         string("publickey", "the public key, in OpenSSH's one-line form", required=True, length=5120),
         *FOR_OWNER,
     ),
@@ -109,24 +111,32 @@ COMMANDS = (
     ),
     Command(
         name="createSSHKeyPair",
-        description="Creates an RSA key pair. The private key is in this answer only; it is not stored.",
+        description="Creates an RSA key pair. Only this response contains the private key, which is not stored.",
         handler=create_ssh_key_pair,
         prepare=generate_keys,
         shape=Shape.OBJECT,
-        response=Response("keypair", (*SSH_KEY_PAIR.fields, text("privatekey", "the private key, PEM"))),
+        response=Response("keypair", (*SSH_KEY_PAIR.fields, text("privatekey", "the private key, in PEM format"))),
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(string("name", "its name; an owner has each name once", required=True, rule=NAME), *FOR_OWNER),
+        parameters=(
+            string(
+                "name",
+                "the name, unique among the objects of this type that the owner has",
+                required=True,
+                rule=NAME,
+            ),
+            *FOR_OWNER,
+        ),
     ),
     REGISTER,
     Command(
         name="deleteSSHKeyPair",
-        description="Deletes a key pair; VMs made with it keep the public key",
+        description="Deletes a key pair. VMs that were deployed with it keep the public key",
         handler=delete_ssh_key_pair,
         shape=Shape.SUCCESS,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(string("name", "its name among the owner's", required=True), *FOR_OWNER),
+        parameters=(string("name", "the name of the key pair", required=True), *FOR_OWNER),
     ),
 )
 

@@ -38,33 +38,36 @@ IMPORT_COMMAND_CLASS = "org.apache.cloudstack.api.command.admin.vm.ImportUnmanag
 UNMANAGED_INSTANCE = Response(
     "unmanagedinstance",
     (
-        text("id", "its id on its hypervisor, which its virtual machine would have"),
-        text("name", "its name there"),
-        text("clusterid", "the cluster it is in"),
+        text(
+            "id",
+            "the id of the guest on the hypervisor; a virtual machine that is imported from the guest gets this id",
+        ),
+        text("name", "the name of the guest on the hypervisor"),
+        text("clusterid", "the cluster of the guest"),
         text("clustername", "the cluster's name"),
-        text("hostid", "the host it is on"),
+        text("hostid", "the host of the guest"),
         text("hostname", "the host's name"),
         text("powerstate", "PowerOn or PowerOff"),
-        number("cpunumber", "its cores"),
-        number("cpuspeed", "MHz of one core"),
-        number("memory", "its memory in MiB"),
+        number("cpunumber", "the number of CPU cores of the guest"),
+        number("cpuspeed", "the speed of a CPU core, in MHz"),
+        number("memory", "the memory of the guest, in MiB"),
         objects(
             "disk",
-            "its volumes",
+            "the volumes of the guest",
             (
                 text("id", "the volume"),
-                large_number("capacity", "its size in bytes"),
-                text("datastorename", "the id of the pool that it is in"),
+                large_number("capacity", "the size of the volume, in bytes"),
+                text("datastorename", "the id of the storage pool of the volume"),
             ),
         ),
         objects(
             "nic",
-            "its nics",
+            "the nics of the guest",
             (
                 text("id", "the nic"),
-                text("macaddress", "its MAC address"),
-                text("networkid", "the network it is in"),
-                text("ipaddress", "its address"),
+                text("macaddress", "the MAC address of the nic"),
+                text("networkid", "the network of the nic"),
+                text("ipaddress", "the address of the nic"),
             ),
         ),
     ),
@@ -167,9 +170,9 @@ def _row(one: UnmanagedGuest) -> dict[str, Any]:
     }
 
 
-CLUSTER = uuid("clusterid", Entity.CLUSTER, "the cluster that it is in", required=True)
+CLUSTER = uuid("clusterid", Entity.CLUSTER, "the cluster that the guest is in", required=True)
 
-AS_THEY_ARE = "a guest keeps what it has: its hypervisor says"
+AS_THEY_ARE = "an imported guest keeps its disks, nics and details"
 
 COMMANDS: tuple[Command, ...] = (
     Command(
@@ -199,16 +202,25 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             CLUSTER,
-            string("name", "the guest, by its name or id", required=True),
-            uuid("serviceofferingid", Entity.SERVICE_OFFERING, "an offering of its sizes", required=True),
-            uuid("templateid", Entity.TEMPLATE, "its template; that which it was started from, if not given"),
-            string("displayname", "the virtual machine's display name"),
+            string("name", "the name or the id of the guest on the hypervisor", required=True),
+            uuid(
+                "serviceofferingid",
+                Entity.SERVICE_OFFERING,
+                "a service offering with the CPU cores and the memory of the guest",
+                required=True,
+            ),
+            uuid(
+                "templateid",
+                Entity.TEMPLATE,
+                "the template of the virtual machine; default: the template that the guest was created from",
+            ),
+            string("displayname", "the display name of the virtual machine"),
             *FOR_OWNER,
         ),
         unsupported={
             "datadiskofferinglist": AS_THEY_ARE,
             "details": AS_THEY_ARE,
-            "forced": "what is not as it must be is not imported",
+            "forced": "a guest that does not meet the requirements cannot be imported",
             "hostname": AS_THEY_ARE,
             "migrateallowed": "a guest stays on its host",
             "nicipaddresslist": AS_THEY_ARE,

@@ -24,31 +24,35 @@ SHORTEST_S = 60
 """The shortest interval over which samples are summed, seconds."""
 
 SAMPLE = (
-    moment("timestamp", "when it was measured; other figures are of the time since the measurement before"),
-    text("cpuused", "its use of its cores, such as 3.5%"),
-    large_number("diskioread", "its read requests to its disks"),
-    large_number("diskiowrite", "its write requests to its disks"),
-    large_number("diskiopstotal", "both together"),
-    large_number("diskkbsread", "what it read from its disks, KiB"),
-    large_number("diskkbswrite", "what it wrote to its disks, KiB"),
-    large_number("memorykbs", "the memory that it had, KiB"),
-    large_number("memorytargetkbs", "the same"),
-    large_number("memoryintfreekbs", "the part of this memory that it did not use, KiB; -1: it does not report it"),
-    large_number("networkkbsread", "network traffic that it received, KiB"),
-    large_number("networkkbswrite", "network traffic that it sent, KiB"),
-    large_number("networkread", "network traffic that it received, MiB"),
-    large_number("networkwrite", "network traffic that it sent, MiB"),
+    moment(
+        "timestamp", "the time of the measurement; the other figures cover the time since the previous measurement"
+    ),
+    text("cpuused", "the CPU usage of the VM, such as 3.5%"),
+    large_number("diskioread", "the read requests of the VM to its disks"),
+    large_number("diskiowrite", "the write requests of the VM to its disks"),
+    large_number("diskiopstotal", "the number of read and write requests together"),
+    large_number("diskkbsread", "the data read from the VM's disks, in KiB"),
+    large_number("diskkbswrite", "the data written to the VM's disks, in KiB"),
+    large_number("memorykbs", "the total memory of the VM, in KiB"),
+    large_number("memorytargetkbs", "the target memory of the VM, in KiB; always equal to memorykbs"),
+    large_number("memoryintfreekbs", "the unused memory of the VM in KiB; -1 if the guest does not report it"),
+    large_number("networkkbsread", "the network traffic received by the VM, in KiB"),
+    large_number("networkkbswrite", "the network traffic sent by the VM, in KiB"),
+    large_number("networkread", "the network traffic received by the VM, in MiB"),
+    large_number("networkwrite", "the network traffic sent by the VM, in MiB"),
 )
 
 INTERVAL = (
     moment("timestamp", "when the interval began"),
-    text("cpuused", "its mean use of its cores, such as 3.5%"),
-    large_number("memoryusedkbs", "the memory that it used, KiB; all that it had if it does not report this"),
-    large_number("memorykbs", "the memory that it had, KiB"),
-    large_number("networkkbsread", "network traffic that it received in the interval, KiB"),
-    large_number("networkkbswrite", "network traffic that it sent in the interval, KiB"),
-    large_number("diskkbsread", "what it read from its disks in the interval, KiB"),
-    large_number("diskkbswrite", "what it wrote to its disks in the interval, KiB"),
+    text("cpuused", "the mean CPU usage of the VM, such as 3.5%"),
+    large_number(
+        "memoryusedkbs", "the used memory of the VM in KiB; the total memory if the guest does not report its usage"
+    ),
+    large_number("memorykbs", "the total memory of the VM, in KiB"),
+    large_number("networkkbsread", "the network traffic received by the VM in the interval, in KiB"),
+    large_number("networkkbswrite", "the network traffic sent by the VM in the interval, in KiB"),
+    large_number("diskkbsread", "the data read from the VM's disks in the interval, in KiB"),
+    large_number("diskkbswrite", "the data written to the VM's disks in the interval, in KiB"),
 )
 
 
@@ -93,8 +97,8 @@ COMMANDS: tuple[Command, ...] = (
             "virtualmachine",
             (
                 text("id", "the virtual machine"),
-                text("name", "its name"),
-                text("displayname", "its display name"),
+                text("name", "the name of the VM"),
+                text("displayname", "the display name of the VM"),
                 objects("stats", "the samples, the oldest first", SAMPLE),
             ),
         ),
@@ -103,8 +107,8 @@ COMMANDS: tuple[Command, ...] = (
             uuid("id", Entity.VIRTUAL_MACHINE, "only this VM"),
             uuids("ids", Entity.VIRTUAL_MACHINE, "only these VMs"),
             string("name", "only VMs whose name contains this text"),
-            Parameter("startdate", WireType.DATE, "only samples from this moment on"),
-            Parameter("enddate", WireType.DATE, "only samples up to this moment"),
+            Parameter("startdate", WireType.DATE, "only samples from this time on"),
+            Parameter("enddate", WireType.DATE, "only samples up to this time"),
             *PAGING,
         ),
         rules=(Exclusive(("id", "ids")),),
@@ -129,7 +133,11 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            string("period", "how far back; default day", choices=tuple(period.value for period in UsagePeriod)),
+            string(
+                "period",
+                "the length of the period up to now: hour, day (default) or week",
+                choices=tuple(period.value for period in UsagePeriod),
+            ),
         ),
     ),
 )

@@ -30,10 +30,10 @@ USER_DATA = Response(
     "userdata",
     (
         text("id", "the registered user data"),
-        text("name", "its name"),
+        text("name", "the name of the user data"),
         text("userdata", "the data, base64"),
-        text("params", "the names of the variables in it, separated by commas"),
-        text("accountid", "the account that owns it"),
+        text("params", "the names of the variables in the user data, separated by commas"),
+        text("accountid", "the name of the account that owns the object; absent if a project owns it"),
         *OWNER_FIELDS,
     ),
 )
@@ -77,14 +77,21 @@ REGISTER = Command(
     errors=(PermissionDenied,),
     changes_state=True,
     parameters=(
-        string("name", "its name; an owner has each name once", required=True, rule=NAME),
+        string(
+            "name", "the name, unique among the objects of this type that the owner has", required=True, rule=NAME
+        ),
         string(
             "userdata",
-            "the data, base64; at most vm.userdata.max.length characters",
+            "the user data in base64, with at most as many characters as the setting vm.userdata.max.length allows",
             required=True,
             length=1048576,
         ),
-        string("params", "the names of the variables in it, separated by commas", rule=VARIABLES, clearable=True),
+        string(
+            "params",
+            "the names of the variables in the user data, separated by commas",
+            rule=VARIABLES,
+            clearable=True,
+        ),
         *FOR_OWNER,
     ),
 )

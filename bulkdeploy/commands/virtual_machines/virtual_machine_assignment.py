@@ -45,11 +45,17 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            string("account", "the account that will own it; with domainid"),
+            string("account", "the name of the account that will own the VM; requires domainid"),
             uuid("domainid", Entity.DOMAIN, "the domain of the account"),
-            uuid("projectid", Entity.PROJECT, "the project that will own it, instead of an account"),
-            uuids("securitygroupids", Entity.SECURITY_GROUP, "security groups of the new owner; default: default"),
+            uuid("projectid", Entity.PROJECT, "the project that will own the VM; used instead of account"),
+            uuids(
+                "securitygroupids",
+                Entity.SECURITY_GROUP,
+                "security groups of the new owner; if left out, the new owner's group named default",
+            ),
         ),
-        unsupported={"networkids": "a VM keeps its nics; addNicToVirtualMachine and removeNicFromVirtualMachine"},
+        unsupported={
+            "networkids": "a VM keeps its nics; use addNicToVirtualMachine and removeNicFromVirtualMachine instead"
+        },
     ),
 )

@@ -1,4 +1,4 @@
-"""Commands that change existing VMs: names, flags, groups, keys, user data and sizes."""
+"""Commands that change names, flags, groups, keys, user data and sizes of VMs (one file: changes of a row)."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -39,7 +39,7 @@ FLAGS = {
 
 USER_DATA = Response(
     "virtualmachineuserdata",
-    (text("virtualmachineid", "the VM"), text("userdata", "its user data, base64")),
+    (text("virtualmachineid", "the VM"), text("userdata", "the user data of the VM, in base64")),
 )
 
 VM = uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True)
@@ -51,16 +51,16 @@ NEW_SIZE: tuple[Parameter, ...] = (
 )
 
 OWNER: tuple[Parameter, ...] = (
-    string("account", "the account that owns the VM; with domainid"),
+    string("account", "the name of the account that owns the VM; requires domainid"),
     uuid("domainid", Entity.DOMAIN, "the domain of the account"),
-    uuid("projectid", Entity.PROJECT, "the project that owns the VM, instead of an account"),
+    uuid("projectid", Entity.PROJECT, "the project that owns the VM; used instead of account"),
 )
 
-NO_USER_DATA_DETAILS = {"userdatadetails": "values of variables are given when a VM is deployed"}
+NO_USER_DATA_DETAILS = {"userdatadetails": "values of variables can be set only when a VM is deployed"}
 NO_DISK_CHANGES = {
     "miniops": NO_QUALITY_OF_SERVICE,
     "maxiops": NO_QUALITY_OF_SERVICE,
-    "shrinkok": "an offering changes no root disk",
+    "shrinkok": "a change of the service offering does not resize root disks",
 }
 
 
@@ -160,7 +160,7 @@ def _named_owner(call: Call) -> NamedOwner:
 
 UPDATE_VIRTUAL_MACHINE = Command(
     name="updateVirtualMachine",
-    description="Changes a virtual machine; names and user data reach the guest when it is started next",
+    description="Changes a virtual machine. Changed names and user data take effect in the guest at its next start",
     handler=update_virtual_machine,
     shape=Shape.OBJECT,
     response=VIRTUAL_MACHINE,
@@ -168,22 +168,27 @@ UPDATE_VIRTUAL_MACHINE = Command(
     changes_state=True,
     parameters=(
         VM,
-        string("name", "another host name"),
-        string("displayname", "another name to show it by"),
+        string("name", "the new host name"),
+        string("displayname", "the new display name"),
         string("group", "the instance group; created if it does not exist"),
-        boolean("haenable", "whether it is started elsewhere when its host fails"),
-        boolean("isdynamicallyscalable", "whether it may be scaled while it runs"),
-        boolean("deleteprotection", "whether it is protected from being destroyed"),
-        boolean("displayvm", "whether it is shown to users", roles=ROOT_ADMIN_ONLY),
-        uuid("ostypeid", Entity.OS_TYPE, "its guest OS type, instead of its template's"),
-        mapping("details", "its details from now on, instead of those it has"),
-        boolean("cleanupdetails", "forget its details"),
-        string("userdata", "other user data, base64; not with userdataid", length=1048576),
-        uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata", since="4.18"),
+        boolean("haenable", "whether the VM is started on another host if its host fails"),
+        boolean("isdynamicallyscalable", "whether the VM may be scaled while it runs"),
+        boolean("deleteprotection", "whether the VM is protected from being destroyed"),
+        boolean("displayvm", "whether users can see the VM", roles=ROOT_ADMIN_ONLY),
+        uuid("ostypeid", Entity.OS_TYPE, "the new guest OS type of the VM; it replaces that of the template"),
+        mapping("details", "the new details of the VM, which replace all present details"),
+        boolean("cleanupdetails", "true: delete all details; not with the parameter details"),
+        string("userdata", "the new user data, in base64; not with userdataid", length=1048576),
+        uuid("userdataid", Entity.USER_DATA, "the id of registered user data; not with userdata", since="4.18"),
         uuids(
-            "securitygroupids", Entity.SECURITY_GROUP, "other security groups, while it is stopped; empty: default"
+            "securitygroupids",
+            Entity.SECURITY_GROUP,
+            "the new security groups; the VM must be stopped; empty: the group named default",
         ),
-        strings("securitygroupnames", "other security groups by name, while it is stopped; empty: default"),
+        strings(
+            "securitygroupnames",
+            "the names of the new security groups; the VM must be stopped; empty: the group named default",
+        ),
         *LEASE,
     ),
     rules=(
@@ -193,10 +198,10 @@ UPDATE_VIRTUAL_MACHINE = Command(
     ),
     unsupported={
         **NO_USER_DATA_DETAILS,
-        "customid": "ids are given when a VM is made",
+        "customid": "the id of a VM cannot be changed",
         "dhcpoptionsnetworklist": "networks have no DHCP options",
-        "extraconfig": "hypervisors take no configuration of a caller's own",
-        "instancename": "names on the hypervisor are not changed",
+        "extraconfig": "extra configuration for hypervisors is not supported",
+        "instancename": "the name of a VM on the hypervisor cannot be changed",
     },
 )
 
@@ -211,7 +216,7 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied, ResourceLimitExceeded),
         changes_state=True,
         parameters=NEW_SIZE,
-        unsupported={**NO_DISK_CHANGES, "automigrate": "volumes stay in their pools"},
+        unsupported={**NO_DISK_CHANGES, "automigrate": "volumes cannot be moved between pools"},
     ),
     Command(
         name="scaleVirtualMachine",
@@ -224,7 +229,8 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             *NEW_SIZE,
             boolean(
-                "automigrate", "whether a running VM may move live to another host if its own host lacks capacity"
+                "automigrate",
+                "whether a running VM may be live-migrated to another host if its own host lacks capacity",
             ),
         ),
         unsupported=NO_DISK_CHANGES,
@@ -256,8 +262,12 @@ COMMANDS: tuple[Command, ...] = (
         since="4.18",
         parameters=(
             VM,
-            string("userdata", "the user data, base64; neither this nor userdataid: none", length=1048576),
-            uuid("userdataid", Entity.USER_DATA, "registered user data; not with userdata"),
+            string(
+                "userdata",
+                "the new user data, in base64. If both this and userdataid are left out, the VM has no user data",
+                length=1048576,
+            ),
+            uuid("userdataid", Entity.USER_DATA, "the id of registered user data; not with userdata"),
             *OWNER,
         ),
         rules=(Exclusive(("userdata", "userdataid")),),
@@ -283,8 +293,15 @@ COMMANDS: tuple[Command, ...] = (
         envelope="updatevirtualmachineresponse",
         parameters=(
             VM,
-            uuids("affinitygroupids", Entity.AFFINITY_GROUP, "its affinity groups from now on; empty: none"),
-            strings("affinitygroupnames", "its affinity groups from now on, by name; empty: none"),
+            uuids(
+                "affinitygroupids",
+                Entity.AFFINITY_GROUP,
+                "the new affinity groups of the VM, which replace the present ones; empty: no groups",
+            ),
+            strings(
+                "affinitygroupnames",
+                "the names of the new affinity groups of the VM, which replace the present ones; empty: no groups",
+            ),
         ),
         rules=(Exclusive(("affinitygroupids", "affinitygroupnames")),),
     ),

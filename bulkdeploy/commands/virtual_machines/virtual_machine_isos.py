@@ -9,7 +9,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
 from bulkdeploy.services.virtual_machines import virtual_machine_isos
 
-VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM, Running or Stopped", required=True)
+VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM; it must be Running or Stopped", required=True)
 
 
 def attach_iso(call: Call) -> JobTicket:
@@ -44,7 +44,9 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("id", Entity.ISO, "the ISO; the VM's owner must be allowed to use it", required=True),
             VM,
-            boolean("forced", "replace an attached ISO"),
+            boolean(
+                "forced", "true: replace an ISO that is already attached; default: false, which rejects the call"
+            ),
         ),
     ),
     Command(

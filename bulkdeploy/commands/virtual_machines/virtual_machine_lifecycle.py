@@ -93,15 +93,30 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            uuid("podid", Entity.POD, "start it in this pod or nowhere", roles=ROOT_ADMIN_ONLY),
-            uuid("clusterid", Entity.CLUSTER, "start it in this cluster or nowhere", roles=ROOT_ADMIN_ONLY),
-            uuid("hostid", Entity.HOST, "start it on this host or nowhere", roles=ROOT_ADMIN_ONLY),
-            boolean(
-                "considerlasthost",
-                "try the host that it was on last before others (default true)",
+            uuid(
+                "podid",
+                Entity.POD,
+                "start the VM in this pod; the call fails if the pod has no capacity",
                 roles=ROOT_ADMIN_ONLY,
             ),
-            deployment_planner("the planner to place it with, instead of the offering's"),
+            uuid(
+                "clusterid",
+                Entity.CLUSTER,
+                "start the VM in this cluster; the call fails if the cluster has no capacity",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            uuid(
+                "hostid",
+                Entity.HOST,
+                "start the VM on this host; the call fails if the host has no capacity",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            boolean(
+                "considerlasthost",
+                "whether the last host of the VM is tried before other hosts; default: true",
+                roles=ROOT_ADMIN_ONLY,
+            ),
+            deployment_planner("the deployment planner that places the VM; default: that of the service offering"),
             *PLAN_PARAMETERS,
         ),
         unsupported={"bootintosetup": NO_SETUP},
@@ -116,7 +131,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            boolean("forced", "cut its power instead of asking it to shut down"),
+            boolean("forced", "true: cut the power, instead of a clean shutdown of the guest"),
         ),
     ),
     Command(
@@ -129,7 +144,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            boolean("forced", "cut its power instead of asking it to shut down"),
+            boolean("forced", "true: cut the power, instead of a clean shutdown of the guest"),
         ),
         unsupported={"bootintosetup": NO_SETUP},
     ),
@@ -158,7 +173,10 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="repairVirtualMachine",
-        description="Repairs a virtual machine: its guest runs on its host only, with its recorded devices",
+        description=(
+            "Repairs a virtual machine. Afterwards its guest runs only on the recorded host, with the recorded "
+            "devices"
+        ),
         handler=repair_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
@@ -167,7 +185,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            boolean("forced", "stop and start a guest that cannot be set right while it runs"),
+            boolean("forced", "true: stop and start a guest that cannot be repaired while it runs; default: false"),
         ),
     ),
     Command(

@@ -61,7 +61,7 @@ COMMANDS: tuple[Command, ...] = (
             ),
             *PLAN_PARAMETERS,
         ),
-        unsupported={"storageid": "volumes stay in their pools"},
+        unsupported={"storageid": "volumes cannot be moved between pools"},
     ),
     Command(
         name="findHostsForMigration",

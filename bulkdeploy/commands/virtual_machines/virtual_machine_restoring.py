@@ -40,9 +40,9 @@ COMMANDS: tuple[Command, ...] = (
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
             uuid("templateid", Entity.TEMPLATE, "the new template; default: the present template"),
             uuid("diskofferingid", Entity.DISK_OFFERING, "the disk offering of the new root volume"),
-            long("rootdisksize", "GiB of the new root volume", minimum=1, maximum=MOST_DISK_GIB),
+            long("rootdisksize", "the size of the new root volume in GiB", minimum=1, maximum=MOST_DISK_GIB),
             mapping("details", "rootdisksize (GiB) takes precedence over the parameter rootdisksize"),
-            boolean("expunge", "remove the old root volume at once, which is done in any case"),
+            boolean("expunge", "accepted but ignored: the old root volume is always removed at once"),
         ),
     ),
 )

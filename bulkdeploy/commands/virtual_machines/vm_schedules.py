@@ -1,4 +1,4 @@
-"""createVMSchedule, listVMSchedule, updateVMSchedule, deleteVMSchedule, and CloudStack 4.23's names for them."""
+"""Commands of schedules of VMs, also under CloudStack 4.23's names (one file: the commands of one noun)."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -36,15 +36,15 @@ NAMING = ("id", "ids", *TARGETS)
 
 SHARED_FIELDS = (
     text("id", "the schedule"),
-    text("description", "its description"),
+    text("description", "the description of the schedule"),
     text("schedule", "the cron expression"),
     text("timezone", "the time zone of the cron expression"),
-    text("action", "START, STOP, REBOOT, FORCE_STOP or FORCE_REBOOT"),
-    flag("enabled", "whether it runs"),
-    moment("startdate", "it does not run before"),
-    moment("enddate", "it does not run after"),
-    moment("nextrun", "when it runs next; it is not answered once the schedule has ended"),
-    moment("created", "when it was created"),
+    text("action", "the action: START, STOP, REBOOT, FORCE_STOP or FORCE_REBOOT"),
+    flag("enabled", "whether the schedule is enabled"),
+    moment("startdate", "the schedule does not run before this time"),
+    moment("enddate", "the schedule does not run after this time"),
+    moment("nextrun", "the time of the next run; absent once the schedule has ended"),
+    moment("created", "the date and time of creation"),
     *OWNER_FIELDS,
 )
 
@@ -52,13 +52,13 @@ VM_SCHEDULE = Response(
     "vmschedule",
     (
         *SHARED_FIELDS,
-        text("virtualmachineid", "the virtual machine that it acts on"),
-        text("groupid", "the instance group whose virtual machines it acts on"),
-        text("deploymentid", "the bulk deployment whose virtual machines it acts on"),
+        text("virtualmachineid", "the virtual machine that the schedule acts on"),
+        text("groupid", "the instance group whose virtual machines the schedule acts on"),
+        text("deploymentid", "the bulk deployment whose virtual machines the schedule acts on"),
         objects(
             "selectiontags",
-            "it acts on the account's virtual machines that have these tags",
-            (text("key", "a tag's key"), text("value", "the value; any, if it is not answered")),
+            "the schedule acts on the virtual machines of the account that have these tags",
+            (text("key", "a tag's key"), text("value", "the value of the tag; absent: any value")),
         ),
     ),
 )
@@ -68,7 +68,7 @@ RESOURCE_SCHEDULE = Response(
     (
         *SHARED_FIELDS,
         text("resourcetype", "VirtualMachine"),
-        text("resourceid", "the virtual machine that it acts on"),
+        text("resourceid", "the virtual machine that the schedule acts on"),
     ),
 )
 
@@ -136,16 +136,26 @@ def _shown(row: Mapping[str, Any], response: Response) -> Mapping[str, Any]:
 
 ACTION = string(
     "action",
-    "start, stop, reboot, force_stop or force_reboot",
+    "the action: start, stop, reboot, force_stop or force_reboot",
     required=True,
     choices=tuple(ACTIONS),
 )
 CRON = "a cron expression of five fields: minute, hour, day of the month, month, day of the week"
 TIMING = (
-    Parameter("startdate", WireType.DATE, "the begin of the schedule, in its time zone", local=True),
-    Parameter("enddate", WireType.DATE, "the end of the schedule, in its time zone", local=True),
-    boolean("enabled", "whether it runs; default true"),
-    string("description", "its description; default: the action and the times in words"),
+    Parameter(
+        "startdate",
+        WireType.DATE,
+        "the date and time from which the schedule is active, in the time zone of the schedule",
+        local=True,
+    ),
+    Parameter(
+        "enddate",
+        WireType.DATE,
+        "the date and time until which the schedule is active, in the time zone of the schedule; default: no end",
+        local=True,
+    ),
+    boolean("enabled", "whether the schedule is enabled; default: true"),
+    string("description", "the description of the schedule; default: the action and the times in words"),
 )
 NEW = (
     ACTION,
@@ -162,7 +172,7 @@ CHANGED = (
 LISTED = (
     uuid("id", Entity.VM_SCHEDULE, "only this schedule"),
     string("action", "only schedules with this action", choices=tuple(ACTIONS)),
-    boolean("enabled", "only schedules that run, or only the others"),
+    boolean("enabled", "true: only enabled schedules; false: only disabled ones"),
     *PAGING,
 )
 DELETED = (
@@ -170,7 +180,10 @@ DELETED = (
     uuids("ids", Entity.VM_SCHEDULE, "the schedules"),
 )
 RESOURCE_TYPE = string(
-    "resourcetype", "the kind of the resource: VirtualMachine", required=True, choices=("VirtualMachine",)
+    "resourcetype",
+    "the type of the resource; only VirtualMachine is supported",
+    required=True,
+    choices=("VirtualMachine",),
 )
 NO_DETAILS = {"details": "actions on virtual machines have no details"}
 
@@ -191,9 +204,20 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the virtual machine"),
-            uuid("groupid", Entity.INSTANCE_GROUP, "the virtual machines that are in this instance group then"),
-            uuid("deploymentid", Entity.DEPLOYMENT, "the virtual machines of this bulk deployment"),
-            mapping("tags", "the caller's virtual machines that have these tags then: tags[0].key, tags[0].value"),
+            uuid(
+                "groupid",
+                Entity.INSTANCE_GROUP,
+                "the instance group; the schedule acts on the virtual machines that are in the group at the "
+                "time of each run",
+            ),
+            uuid(
+                "deploymentid", Entity.DEPLOYMENT, "the bulk deployment; the schedule acts on its virtual machines"
+            ),
+            mapping(
+                "tags",
+                "tags: tags[0].key, tags[0].value; the schedule acts on the virtual machines of the caller "
+                "that have these tags at the time of each run",
+            ),
             *NEW,
         ),
         rules=(ExactlyOne(("virtualmachineid", "groupid", "deploymentid", "tags")),),
@@ -268,7 +292,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             *DELETED,
-            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the virtual machine that the schedules are of"),
+            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the virtual machine of the schedules"),
         ),
         rules=(ExactlyOne(("id", "ids")),),
     ),
@@ -279,7 +303,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.SUCCESS,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(*_resource("the virtual machine that the schedules are of"), *DELETED),
+        parameters=(*_resource("the virtual machine of the schedules"), *DELETED),
         rules=(ExactlyOne(("id", "ids")),),
     ),
 )

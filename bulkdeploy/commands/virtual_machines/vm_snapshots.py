@@ -19,22 +19,22 @@ LONGEST_NAME = 255
 SNAPSHOT = uuid("vmsnapshotid", Entity.VM_SNAPSHOT, "the snapshot", required=True)
 FIELDS = (
     text("id", "the snapshot"),
-    text("name", "the name made for it: the VM's instance name and the moment"),
-    text("displayname", "its name"),
-    text("description", "its description"),
+    text("name", "the generated name of the snapshot: the instance name of the VM and the time"),
+    text("displayname", "the name of the snapshot"),
+    text("description", "the description of the snapshot"),
     text("state", "Creating, Ready, Reverting, Expunging or Error"),
     text("type", "Disk, or DiskAndMemory"),
-    flag("current", "whether what the VM has since then was made on it"),
-    text("parent", "the snapshot that was current when it was taken"),
-    text("parentName", "that one's name"),
-    text("virtualmachineid", "its VM"),
-    text("virtualmachinename", "the name that the VM is shown by"),
+    flag("current", "whether the present data of the VM is based on this snapshot"),
+    text("parent", "the snapshot that was current when this snapshot was taken"),
+    text("parentName", "the name of the parent snapshot"),
+    text("virtualmachineid", "the VM of the snapshot"),
+    text("virtualmachinename", "the display name of the VM"),
     text("zoneid", "the VM's zone"),
     text("zonename", "the zone's name"),
     text("hypervisor", "the VM's hypervisor"),
     *OWNER_FIELDS,
     TAGS,
-    moment("created", "when it was asked for"),
+    moment("created", "when the creation was requested"),
 )
 
 
@@ -80,15 +80,22 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(
-            uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "a VM, Running or Stopped", required=True),
-            string(
-                "name", "its name, another one for each snapshot of a VM; default: one is made", length=LONGEST_NAME
+            uuid(
+                "virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM; it must be Running or Stopped", required=True
             ),
-            string("description", "its description", length=LONGEST_NAME),
-            boolean("snapshotmemory", "true: with the memory of a VM that runs; KVM hosts then need it"),
+            string(
+                "name",
+                "the display name of the snapshot, unique among the snapshots of the VM; default: a generated name",
+                length=LONGEST_NAME,
+            ),
+            string("description", "the description of the snapshot", length=LONGEST_NAME),
+            boolean(
+                "snapshotmemory",
+                "true: also save the memory of a running VM; on KVM this is required for running VMs",
+            ),
         ),
         unsupported={
-            "quiescevm": "guests are not asked to write out what they hold; stop the VM, or keep its memory"
+            "quiescevm": "guests are not quiesced; stop the VM before the snapshot, or include its memory"
         },
     ),
     Command(

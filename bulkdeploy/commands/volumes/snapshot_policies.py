@@ -28,13 +28,17 @@ POLICY = Response(
     "snapshotpolicy",
     (
         text("id", "the policy"),
-        text("volumeid", "the volume that it takes snapshots of"),
+        text("volumeid", "the volume of which the policy takes snapshots"),
         text("volumename", "the volume's name"),
         text("schedule", f"when it takes them: {', '.join(form for form, _ in FORMS.values())}"),
-        number("intervaltype", "how often: 0 hourly, 1 daily, 2 weekly, 3 monthly"),
-        number("maxsnaps", "how many of its snapshots are kept; then the oldest is deleted"),
-        text("timezone", "the time zone of its schedule"),
-        flag("fordisplay", "whether users see it; if false, it takes no snapshots", ROOT_ADMIN_ONLY),
+        number("intervaltype", "how often the policy takes snapshots: 0 hourly, 1 daily, 2 weekly, 3 monthly"),
+        number("maxsnaps", "the maximum number of snapshots of the policy; a further snapshot replaces the oldest"),
+        text("timezone", "the time zone of the schedule"),
+        flag(
+            "fordisplay",
+            "whether users can see the policy; if false, the policy takes no snapshots",
+            ROOT_ADMIN_ONLY,
+        ),
         TAGS,
     ),
 )
@@ -88,24 +92,36 @@ FOR_DISPLAY = boolean(
 COMMANDS: tuple[Command, ...] = (
     Command(
         name="createSnapshotPolicy",
-        description="Makes a policy that takes snapshots of a volume at regular times and keeps the newest of them;"
-        " a policy of the volume with the same intervaltype is replaced",
+        description=(
+            "Creates a policy that takes snapshots of a volume at regular times and keeps the newest ones. A "
+            "policy of the same volume with the same intervaltype is replaced"
+        ),
         handler=create_policy,
         shape=Shape.OBJECT,
         response=POLICY,
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(
-            uuid("volumeid", Entity.VOLUME, "a volume that a VM has", required=True),
-            string("intervaltype", "how often", required=True, choices=tuple(one.value for one in Interval)),
+            uuid("volumeid", Entity.VOLUME, "the volume; it must be attached to a VM", required=True),
+            string(
+                "intervaltype",
+                "how often the policy takes snapshots: HOURLY, DAILY, WEEKLY or MONTHLY",
+                required=True,
+                choices=tuple(one.value for one in Interval),
+            ),
             string(
                 "schedule",
                 "; ".join(f"{interval.value}: {form}" for interval, (_, form) in FORMS.items()),
                 required=True,
             ),
             string("timezone", "the time zone of the schedule", required=True, rule=TIME_ZONE),
-            integer("maxsnaps", "the number of snapshots that are kept", required=True, minimum=1),
-            mapping("tags", "tags that the policy gets: tags[0].key, tags[0].value"),
+            integer(
+                "maxsnaps",
+                "the number of snapshots that are kept; older snapshots of the policy are deleted",
+                required=True,
+                minimum=1,
+            ),
+            mapping("tags", "the tags of the policy: tags[0].key, tags[0].value"),
             FOR_DISPLAY,
         ),
         unsupported={
@@ -124,7 +140,11 @@ COMMANDS: tuple[Command, ...] = (
         parameters=(
             uuid("id", Entity.SNAPSHOT_POLICY, "only this policy"),
             uuid("volumeid", Entity.VOLUME, "only policies of this volume"),
-            boolean("fordisplay", "only policies that users see, or only the others", roles=ROOT_ADMIN_ONLY),
+            boolean(
+                "fordisplay",
+                "true: only policies that users can see; false: only hidden policies",
+                roles=ROOT_ADMIN_ONLY,
+            ),
             *OWNER,
             *PROJECT,
             *PAGING,

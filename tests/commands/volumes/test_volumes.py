@@ -187,7 +187,7 @@ def test_a_volume_is_renamed_and_protected(owned_world: World) -> None:
         (NEIGHBOUR, {"name": "stolen"}, 431, "does not exist"),
         (USER, {"displayvolume": "false"}, 431, "displayvolume"),
         (USER, {"name": "x" * 256}, 431, "name"),
-        (ADMIN, {"customid": "2c1a54ad-6b3a-4b3e-8e1e-0f5e2a1c9f11"}, 431, "ids are made here"),
+        (ADMIN, {"customid": "2c1a54ad-6b3a-4b3e-8e1e-0f5e2a1c9f11"}, 431, "the service generates the ids"),
         (ADMIN, {"state": "Ready"}, 431, "state"),
         (ADMIN, {"path": "/dev/sda"}, 431, "pool"),
         (ADMIN, {"storageid": "1"}, 431, "pools"),

@@ -3,59 +3,76 @@
 from bulkdeploy.declare.response_fields import flag, large_number, text
 
 VIRTUAL_MACHINE = (
-    text("cputotal", "its cores times their speed: 1.0 Ghz"),
-    text("memorytotal", "its memory: 0.50 GB"),
-    text("networkread", "network traffic that it received since the last measurement: 1.50 MB"),
-    text("networkwrite", "network traffic that it sent since the last measurement"),
-    text("diskread", "what it read from its disks since the last measurement"),
-    text("diskwrite", "what it wrote to its disks since the last measurement"),
-    large_number("diskiopstotal", "its requests to its disks since the last measurement"),
+    text("cputotal", "the number of CPU cores of the VM multiplied by their speed, such as 1.0 Ghz"),
+    text("memorytotal", "the memory of the VM, such as 0.50 GB"),
+    text("networkread", "the network traffic received since the last measurement, such as 1.50 MB"),
+    text("networkwrite", "the network traffic sent since the last measurement, with its unit"),
+    text("diskread", "the data read from the VM's disks since the last measurement, with its unit"),
+    text("diskwrite", "the data written to the VM's disks since the last measurement, with its unit"),
+    large_number("diskiopstotal", "the read and write requests of the VM to its disks since the last measurement"),
 )
 
-VOLUME = (text("sizegb", "its size: 20.00 GB"),)
+VOLUME = (text("sizegb", "the size of the volume, such as 20.00 GB"),)
 
 HOST = (
-    text("instances", "VMs that run on it, or are about to"),
+    text("instances", "the number of VMs that run or are being started on the host"),
     text("systeminstances", "0: there are no system VMs"),
-    text("cputotalghz", "its CPU, and how many times of it may be promised: 32.00 Ghz (x 2.0)"),
-    text("cpuallocatedghz", "what is promised of its CPU"),
-    flag("cpuallocateddisablethreshold", "whether that is above its cluster's disable threshold"),
-    text("memorytotalgb", "its memory, and how many times of it may be promised: 64.00 GB (x 1.0)"),
-    text("memoryallocatedgb", "what is promised of its memory"),
-    flag("memoryallocateddisablethreshold", "whether that is above its cluster's disable threshold"),
-    text("cpuusedghz", "what is used of its CPU"),
-    text("memoryusedgb", "what is used of its memory"),
-    text("networkread", "network traffic that it received since the last measurement: 1.50 GB"),
-    text("networkwrite", "network traffic that it sent since the last measurement"),
-    flag("cpuallocatedthreshold", "whether what is promised of its CPU is above the notification threshold"),
-    flag("memoryallocatedthreshold", "whether what is promised of its memory is above the notification threshold"),
-    flag("cputhreshold", "whether its use of its CPU is above the notification threshold"),
-    flag("cpudisablethreshold", "whether its use of its CPU is above the disable threshold"),
-    flag("memorythreshold", "whether its use of its memory is above the notification threshold"),
-    flag("memorydisablethreshold", "whether its use of its memory is above the disable threshold"),
+    text(
+        "cputotalghz", "the CPU of the host, and its over-commit factor in parentheses, such as 32.00 Ghz (x 2.0)"
+    ),
+    text("cpuallocatedghz", "the allocated CPU of the host, such as 12.50 Ghz"),
+    flag(
+        "cpuallocateddisablethreshold", "whether the allocated share is above the disable threshold of the cluster"
+    ),
+    text(
+        "memorytotalgb",
+        "the memory of the host, and its over-commit factor in parentheses, such as 64.00 GB (x 1.0)",
+    ),
+    text("memoryallocatedgb", "the allocated memory of the host, such as 12.50 GB"),
+    flag(
+        "memoryallocateddisablethreshold",
+        "whether the allocated share is above the disable threshold of the cluster",
+    ),
+    text("cpuusedghz", "the used CPU of the host, such as 12.50 Ghz"),
+    text("memoryusedgb", "the used memory of the host, such as 12.50 GB"),
+    text("networkread", "the network traffic received since the last measurement, such as 1.50 GB"),
+    text("networkwrite", "the network traffic sent since the last measurement, with its unit"),
+    flag("cpuallocatedthreshold", "whether the allocated share of the CPU is above the notification threshold"),
+    flag(
+        "memoryallocatedthreshold", "whether the allocated share of the memory is above the notification threshold"
+    ),
+    flag("cputhreshold", "whether the CPU usage of the host is above the notification threshold"),
+    flag("cpudisablethreshold", "whether the CPU usage of the host is above the disable threshold"),
+    flag("memorythreshold", "whether the memory usage of the host is above the notification threshold"),
+    flag("memorydisablethreshold", "whether the memory usage of the host is above the disable threshold"),
 )
 
 PLACE = (
     text("state", "Enabled, Disabled or Unmanaged"),
-    text("cputotal", "the CPU that may be promised in it"),
-    text("cpuallocated", "what is promised of it, in percent"),
-    flag("cpuallocateddisablethreshold", "whether that is above the disable threshold"),
-    text("memorytotal", "the memory that may be promised in it"),
-    text("memoryallocated", "what is promised of it, in percent"),
-    flag("memoryallocateddisablethreshold", "whether that is above the disable threshold"),
-    flag("cpuallocatedthreshold", "whether what is promised of its CPU is above the notification threshold"),
-    flag("memoryallocatedthreshold", "whether what is promised of its memory is above the notification threshold"),
+    text("cputotal", "the total CPU including over-commit"),
+    text("cpuallocated", "the allocated share, in percent"),
+    flag("cpuallocateddisablethreshold", "whether the allocated share is above the disable threshold"),
+    text("memorytotal", "the total memory including over-commit"),
+    text("memoryallocated", "the allocated share, in percent"),
+    flag("memoryallocateddisablethreshold", "whether the allocated share is above the disable threshold"),
+    flag("cpuallocatedthreshold", "whether the allocated share of the CPU is above the notification threshold"),
+    flag(
+        "memoryallocatedthreshold", "whether the allocated share of the memory is above the notification threshold"
+    ),
 )
-CLUSTER = (text("hosts", "hosts that are up, of all: 2 / 2"),)
-ZONE = (text("clusters", "clusters that are enabled, of all: 4 / 4"),)
+CLUSTER = (text("hosts", "the number of hosts that are up and the number of all hosts, such as 2 / 2"),)
+ZONE = (text("clusters", "the number of enabled clusters and the number of all clusters, such as 4 / 4"),)
 
 POOL = (
-    text("disksizetotalgb", "its size, and how many times of it may be promised: 1000.00 GB (x 2.0)"),
-    text("disksizeallocatedgb", "what is promised of it"),
-    text("disksizeunallocatedgb", "what may still be promised"),
-    flag("storageallocateddisablethreshold", "whether what is promised is above the disable threshold"),
-    flag("storageallocatedthreshold", "whether what is promised is above the notification threshold"),
-    text("disksizeusedgb", "what is used of it, as its hypervisor measured it last"),
-    flag("storageusagethreshold", "whether what is used is above the notification threshold"),
-    flag("storageusagedisablethreshold", "whether what is used is above the disable threshold"),
+    text(
+        "disksizetotalgb",
+        "the size of the pool, and its over-provisioning factor in parentheses, such as 1000.00 GB (x 2.0)",
+    ),
+    text("disksizeallocatedgb", "the allocated size of the pool, such as 12.50 GB"),
+    text("disksizeunallocatedgb", "the size that can still be allocated, such as 12.50 GB"),
+    flag("storageallocateddisablethreshold", "whether the allocated share is above the disable threshold"),
+    flag("storageallocatedthreshold", "whether the allocated share is above the notification threshold"),
+    text("disksizeusedgb", "the used size of the pool, as last measured by the hypervisor, such as 12.50 GB"),
+    flag("storageusagethreshold", "whether the used share is above the notification threshold"),
+    flag("storageusagedisablethreshold", "whether the used share is above the disable threshold"),
 )

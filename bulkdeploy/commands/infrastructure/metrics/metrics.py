@@ -286,7 +286,7 @@ def _with_metrics(
 
 CAPACITY = {"showcapacities": True}
 OF_ZONES = (*ZONE, *PLACE)
-NO_MACHINES = boolean("system", "accepted and without effect: machines are not measured")
+NO_MACHINES = boolean("system", "accepted but ignored: the machines of the service are not measured")
 
 DERIVED = (
     _with_metrics("listVirtualMachines", "virtual machines", VIRTUAL_MACHINE, _of_vms, authorized=EVERY_ROLE),

@@ -55,9 +55,9 @@ COMMANDS = (
         response=Response(
             "usageMetrics",
             (
-                moment("collectiontime", "when the call was answered"),
+                moment("collectiontime", "when the call was made"),
                 text("hostname", "the host of the process that answers", ROOT_ADMIN_ONLY),
-                constant("state", "Down", "no records of usage are made"),
+                constant("state", "Down", "no usage records are created"),
             ),
         ),
     ),

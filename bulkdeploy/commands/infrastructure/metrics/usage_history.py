@@ -15,12 +15,12 @@ from bulkdeploy.store.infrastructure.metrics.usage_history import read_usage_his
 
 SAMPLE = (
     moment("timestamp", "when the interval began"),
-    number("hosts", "hosts that were measured in the interval"),
-    text("cpuused", "their use of their cores, such as 3.5%; absent if it was not measured"),
-    large_number("memoryusedkbs", "the memory that they used, KiB"),
-    large_number("memorykbs", "the memory that they have, KiB"),
-    large_number("networkkbsread", "network traffic that their guests received in the interval, KiB"),
-    large_number("networkkbswrite", "network traffic that their guests sent in the interval, KiB"),
+    number("hosts", "the number of hosts that were measured in the interval"),
+    text("cpuused", "the CPU usage of the hosts, such as 3.5%; absent if it was not measured"),
+    large_number("memoryusedkbs", "the used memory of the hosts, in KiB"),
+    large_number("memorykbs", "the total memory of the hosts, in KiB"),
+    large_number("networkkbsread", "the network traffic received by the guests in the interval, in KiB"),
+    large_number("networkkbswrite", "the network traffic sent by the guests in the interval, in KiB"),
 )
 
 
@@ -49,15 +49,19 @@ COMMANDS: tuple[Command, ...] = (
             (
                 text("period", "how far back the samples go: hour, day or week"),
                 number("intervalseconds", "the length of an interval in seconds"),
-                objects("samples", "the intervals in which a host was measured, the oldest first", SAMPLE),
+                objects("samples", "the intervals that have measurements, the oldest first", SAMPLE),
             ),
         ),
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         parameters=(
             uuid("hostid", Entity.HOST, "the host"),
-            uuid("clusterid", Entity.CLUSTER, "all hosts of this cluster together"),
-            uuid("zoneid", Entity.ZONE, "all hosts of this zone together"),
-            string("period", "how far back; default day", choices=tuple(period.value for period in UsagePeriod)),
+            uuid("clusterid", Entity.CLUSTER, "the cluster; the response contains the sums over its hosts"),
+            uuid("zoneid", Entity.ZONE, "the zone; the response contains the sums over its hosts"),
+            string(
+                "period",
+                "the length of the period up to now: hour, day (default) or week",
+                choices=tuple(period.value for period in UsagePeriod),
+            ),
         ),
         rules=(ExactlyOne(("hostid", "clusterid", "zoneid")),),
     ),

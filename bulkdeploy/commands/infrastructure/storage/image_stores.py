@@ -22,15 +22,15 @@ IMAGE_STORE = Response(
     "imagestore",
     (
         text("id", "the image store"),
-        text("name", "its name"),
-        text("url", "where it is"),
+        text("name", "the name of the image store"),
+        text("url", "the URL of the store"),
         text("protocol", "nfs"),
         text("providername", "NFS"),
         text("scope", "ZONE"),
-        text("zoneid", "its zone"),
+        text("zoneid", "the zone of the image store"),
         text("zonename", "the zone's name"),
         flag("readonly", "whether the image store is read-only"),
-        large_number("disksizetotal", "its size, bytes; absent: unknown"),
+        large_number("disksizetotal", "the size of the image store, in bytes; absent if unknown"),
     ),
 )
 
@@ -70,10 +70,10 @@ ADD = Command(
         string(
             "url", "the NFS export, such as nfs://10.1.1.9/export/secondary", required=True, length=2048, rule=URL
         ),
-        uuid("zoneid", Entity.ZONE, "its zone", required=True),
-        string("name", "its name, unique among image stores; default: its url", rule=NAME),
+        uuid("zoneid", Entity.ZONE, "the zone of the image store", required=True),
+        string("name", "the name of the image store, unique among image stores; default: the url", rule=NAME),
     ),
-    unsupported={"details": "an NFS export needs none"},
+    unsupported={"details": "NFS exports have no details"},
 )
 
 UPDATE = Command(
@@ -86,9 +86,9 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.IMAGE_STORE, "the image store", required=True),
-        string("name", "its new name, unique among image stores", rule=NAME),
+        string("name", "the new name of the image store, unique among image stores", rule=NAME),
         boolean("readonly", "whether the image store is read-only"),
-        long("capacitybytes", "its size, bytes", minimum=0),
+        long("capacitybytes", "the size of the image store, in bytes", minimum=0),
     ),
 )
 

@@ -15,7 +15,7 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 OBJECT = Response(
     "datastoreobject",
     (
-        text("name", "its name on the pool: the volume's id"),
+        text("name", "the name of the object on the pool, which is the id of the volume"),
         flag("isdirectory", "false: volumes are no directories"),
         large_number("size", "the volume's size, bytes"),
         text("volumeid", "the volume"),
@@ -23,7 +23,7 @@ OBJECT = Response(
         text("templateid", "the template that the volume was made from"),
         text("templatename", "the template's name"),
         text("format", "the template's format"),
-        moment("lastupdated", "when the volume was asked for"),
+        moment("lastupdated", "when the creation of the volume was requested"),
     ),
 )
 

@@ -29,29 +29,35 @@ STORAGE_POOL = Response(
     "storagepool",
     (
         text("id", "the pool"),
-        text("name", "its name"),
-        text("type", "its type, such as NetworkFilesystem"),
-        text("state", "Up, or another state when it takes no new volumes"),
-        text("scope", "what reaches it: ZONE, CLUSTER or HOST"),
-        text("hypervisor", "the only hypervisor that reaches a zone-wide pool"),
-        text("zoneid", "its zone"),
+        text("name", "the name of the pool"),
+        text("type", "the type of the pool, such as NetworkFilesystem"),
+        text("state", "the state: Up, or another state in which the pool accepts no new volumes"),
+        text("scope", "the scope of the pool: ZONE, CLUSTER or HOST; hosts in this scope can use it"),
+        text("hypervisor", "the hypervisor whose hosts can use the pool; only for scope ZONE"),
+        text("zoneid", "the zone of the pool"),
         text("zonename", "the zone's name"),
-        text("podid", "its pod"),
+        text("podid", "the pod of the pool"),
         text("podname", "the pod's name"),
-        text("clusterid", "its cluster"),
+        text("clusterid", "the cluster of the pool"),
         text("clustername", "the cluster's name"),
-        text("ipaddress", "the address of its server"),
-        text("path", "its path on the server"),
+        text("ipaddress", "the address of the storage server"),
+        text("path", "the path of the pool on the server"),
         text("provider", "DefaultPrimary"),
-        flag("managed", "whether a storage system makes a volume of its own for each disk; always false"),
-        flag("istagarule", "whether its tags are a rule; always false"),
-        text("tags", "its tags, separated by commas"),
-        large_number("disksizetotal", "its size as its hypervisor measured it last, or else capacitybytes, bytes"),
-        large_number("disksizeallocated", "what is promised of it, bytes"),
-        large_number("disksizeused", "what is used of it, as its hypervisor measured it last, bytes"),
-        large_number("capacitybytes", "its size before over-provisioning, bytes"),
-        text("overprovisionfactor", "times its size that it may promise"),
-        moment("created", "when it was added"),
+        flag("managed", "always false: storage systems do not create a separate volume for each disk"),
+        flag("istagarule", "always false: tags are texts, not rules"),
+        text("tags", "the tags of the pool, separated by commas"),
+        large_number(
+            "disksizetotal",
+            "the size of the pool in bytes, as last measured by the hypervisor; capacitybytes if never measured",
+        ),
+        large_number("disksizeallocated", "the allocated size, in bytes"),
+        large_number("disksizeused", "the used size in bytes, as last measured by the hypervisor"),
+        large_number("capacitybytes", "the size of the pool before over-provisioning, in bytes"),
+        text(
+            "overprovisionfactor",
+            "the over-provisioning factor: how many times the size of the pool may be allocated",
+        ),
+        moment("created", "the date and time at which it was added"),
         *OF_POOLS,
     ),
 )
@@ -100,7 +106,7 @@ def _row(call: Call, pool: EntityRef) -> Mapping[str, Any]:
 
 
 NO_DETAILS = "pools have no details"
-TAGS = string("tags", "its tags, separated by commas", length=1024, rule=TAGS_RULE)
+TAGS = string("tags", "the tags of the pool, separated by commas", length=1024, rule=TAGS_RULE)
 SIZE = long(
     "capacitybytes",
     "the size before over-provisioning, in bytes; default: the size that the driver reports",
@@ -122,7 +128,7 @@ CREATE = Command(
         uuid("zoneid", Entity.ZONE, "the zone", required=True),
         uuid("podid", Entity.POD, "the pod, for scope CLUSTER"),
         uuid("clusterid", Entity.CLUSTER, "the cluster, for scope CLUSTER"),
-        string("name", "its name, unique in the zone", required=True, rule=NAME),
+        string("name", "the name, unique in the zone", required=True, rule=NAME),
         string(
             "url",
             "the address of the storage, such as nfs://10.1.1.9/export/primary, rbd://USER:SECRET@10.1.1.9/pool"
@@ -131,10 +137,14 @@ CREATE = Command(
             length=2048,
             rule=STORAGE_URL,
         ),
-        string("scope", "CLUSTER or ZONE; default CLUSTER where a cluster is given", choices=("CLUSTER", "ZONE")),
+        string(
+            "scope",
+            "the scope of the pool: CLUSTER or ZONE; default: CLUSTER if clusterid is given, otherwise ZONE",
+            choices=("CLUSTER", "ZONE"),
+        ),
         string(
             "hypervisor",
-            "the only hypervisor that reaches it, for scope ZONE",
+            "for scope ZONE: the hypervisor whose hosts can use the pool",
             choices=tuple(kind.value for kind in HypervisorType),
         ),
         string("provider", "DefaultPrimary", choices=("DefaultPrimary",)),
@@ -143,7 +153,7 @@ CREATE = Command(
     ),
     unsupported={
         "capacityiops": NO_QUALITY_OF_SERVICE,
-        "managed": "volumes are kept in pools, not made as storage of their own",
+        "managed": "managed storage is not supported",
         "details": NO_DETAILS,
         "istagarule": NO_TAG_RULES,
         "storageaccessgroups": NO_ACCESS_GROUPS,
@@ -152,7 +162,10 @@ CREATE = Command(
 
 UPDATE = Command(
     name="updateStoragePool",
-    description="Changes a primary storage pool. Whether it is enabled is seen by the next deployment.",
+    description=(
+        "Changes a primary storage pool. A pool that is enabled or disabled is treated as such from the next "
+        "deployment on."
+    ),
     handler=update_storage_pool,
     shape=Shape.OBJECT,
     response=STORAGE_POOL,
@@ -160,16 +173,16 @@ UPDATE = Command(
     changes_state=True,
     parameters=(
         uuid("id", Entity.STORAGE_POOL, "the pool", required=True),
-        string("name", "its new name, unique in the zone", rule=NAME),
+        string("name", "the new name, unique in the zone", rule=NAME),
         TAGS,
-        boolean("enabled", "true: Up; false: Disabled (no new volumes)"),
+        boolean("enabled", "true: the pool accepts new volumes (state Up); false: it does not (state Disabled)"),
         SIZE,
     ),
     unsupported={
         "capacityiops": NO_QUALITY_OF_SERVICE,
         "details": NO_DETAILS,
         "istagarule": NO_TAG_RULES,
-        "url": "volumes stay where they are",
+        "url": "the address of a pool cannot be changed",
     },
 )
 
@@ -183,7 +196,9 @@ DELETE = Command(
     errors=(ResourceInUse,),
     parameters=(
         uuid("id", Entity.STORAGE_POOL, "the pool", required=True),
-        boolean("forced", "delete it though it is not in maintenance; never with volumes in it"),
+        boolean(
+            "forced", "true: delete the pool even if it is not in maintenance; a pool with volumes is never deleted"
+        ),
     ),
 )
 
@@ -240,12 +255,12 @@ COMMANDS = (
             string("path", "only pools of this path"),
             string("scope", "only pools of this scope", choices=tuple(scope.value for scope in PoolScope)),
             string("status", "only pools in this state, such as Up", choices=STATES),
-            uuid("hostid", Entity.HOST, "only pools that this host reaches"),
+            uuid("hostid", Entity.HOST, "only pools that this host can use"),
             *PAGING,
         ),
         unsupported={
             "storageaccessgroup": NO_ACCESS_GROUPS,
-            "storagecustomstats": "pools tell nothing but their size and what is taken",
+            "storagecustomstats": "pools report only their total and used sizes",
         },
     ),
 )

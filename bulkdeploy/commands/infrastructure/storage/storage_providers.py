@@ -32,7 +32,13 @@ COMMANDS = (
         description="Lists the providers of storage that a storage pool or an image store may name",
         handler=list_storage_providers,
         shape=Shape.LIST,
-        response=Response("dataStoreProvider", (text("name", "the provider"), text("type", "what it provides"))),
+        response=Response(
+            "dataStoreProvider",
+            (
+                text("name", "the name of the provider"),
+                text("type", "the type of storage that the provider offers"),
+            ),
+        ),
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             string("type", "the type of storage; there are no object stores", choices=tuple(PROVIDERS)),
