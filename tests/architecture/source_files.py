@@ -1,6 +1,7 @@
 """The project's own files as texts and as syntax trees, read once per process however many rules look at them."""
 
 import ast
+import gc
 from functools import cache
 from pathlib import Path
 
@@ -20,4 +21,7 @@ def tree_of(path: Path) -> ast.Module:
 @cache
 def nodes_of(path: Path) -> tuple[ast.AST, ...]:
     """Return all nodes of a Python file, outer ones before those inside them."""
-    return tuple(ast.walk(tree_of(path)))
+    nodes = tuple(ast.walk(tree_of(path)))
+    # Millions of nodes stay until the process ends: the collector would look at all of them again and again.
+    gc.freeze()
+    return nodes

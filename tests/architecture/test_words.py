@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 
@@ -62,6 +63,7 @@ BANNED_IN_GUIDES = ("nobody", "whoever", "is told", "was told")
 MOST_TERMS = 60
 
 
+@cache
 def files(*suffixes: str) -> list[Path]:
     """What is written by hand, and not frozen."""
     found = (path for folder in FOLDERS for path in (ROOT / folder).rglob("*") if path.suffix in suffixes)
@@ -93,6 +95,7 @@ def words_of(name: str) -> list[str]:
     return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower().strip("_").split("_")
 
 
+@cache
 def banned(name: str) -> bool:
     """Whether a name has a banned word or pair of words."""
     words = words_of(name)
