@@ -141,7 +141,7 @@ UPDATE = Command(
 
 DELETE = Command(
     name="deletePod",
-    description="Deletes a pod without clusters",
+    description="Deletes a pod that has no clusters and no address ranges",
     handler=delete_pod,
     shape=Shape.SUCCESS,
     roles=ROOT_ADMIN_ONLY,

@@ -145,8 +145,9 @@ OF_ANY_VM: tuple[Parameter, ...] = (
     uuid("podid", Entity.POD, "deploy only in this pod; root admins only"),
     uuid("clusterid", Entity.CLUSTER, "deploy only in this cluster; root admins only"),
     deployment_planner(
-        "the deployment planner that places the VMs; default: that of the service offering. Without either, "
-        "VMs of a bulk call are dispersed by count"
+        "the deployment planner that places the VMs. Default of a bulk call: dispersal by count over the hosts "
+        "that the planner of the service offering allows; of a single VM: the planner of the service offering, or "
+        "else the setting vm.deployment.planner"
     ),
     *LEASE,
     boolean("startvm", "whether the VMs are started; default true"),

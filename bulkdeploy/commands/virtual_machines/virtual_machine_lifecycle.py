@@ -116,7 +116,9 @@ COMMANDS: tuple[Command, ...] = (
                 "whether the last host of the VM is tried before other hosts; default: true",
                 roles=ROOT_ADMIN_ONLY,
             ),
-            deployment_planner("the deployment planner that places the VM; default: that of the service offering"),
+            deployment_planner(
+                "the deployment planner that places the VM; default: as in the call that deployed the VM"
+            ),
             *PLAN_PARAMETERS,
         ),
         unsupported={"bootintosetup": NO_SETUP},
