@@ -51,7 +51,7 @@ CAUSES = {
     Cause.OUT_OF_SCOPE: "out of scope",
     Cause.OURS: "not correct yet",
 }
-"""What the tables show for a cause."""
+"""The words that the tables show for each cause."""
 
 WITH_SENTENCE = (Cause.OUT_OF_SCOPE, Cause.OURS)
 

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.catalog.offering_lists import CHANGED_PLACES
 from bulkdeploy.commands.constant_fields import OF_NETWORK_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import NO_VPCS
@@ -212,16 +213,7 @@ UPDATE = Command(
         string("state", "the state: Enabled or Disabled", choices=("Enabled", "Disabled")),
         integer("sortkey", "the position in lists: lower numbers first"),
         AVAILABILITY,
-        string(
-            "domainid",
-            "the domains that may use the offering, separated by commas; public: all domains",
-            length=4096,
-        ),
-        string(
-            "zoneid",
-            "the zones in which the offering is available, separated by commas; all: all zones",
-            length=4096,
-        ),
+        *CHANGED_PLACES,
         string(
             "tags",
             "a tag; networks of the offering are created only on physical networks with this tag; empty: on any",

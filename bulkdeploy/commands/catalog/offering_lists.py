@@ -1,4 +1,4 @@
-"""The parameters by which both lists of offerings are filtered: owner, VM and volume."""
+"""Parameters that commands about offerings share: filters of lists by owner, VM and volume, and changed places."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
@@ -60,3 +60,18 @@ def wanted(call: Call) -> Wanted:
         usable_in=tuple(users),
         zone_ids=tuple(zones),
     )
+
+
+CHANGED_PLACES: tuple[Parameter, ...] = (
+    string(
+        "domainid",
+        "the domains that may use the offering, separated by commas; public: all domains",
+        length=4096,
+    ),
+    string(
+        "zoneid",
+        "the zones in which the offering is available, separated by commas; all: all zones",
+        length=4096,
+    ),
+)
+"""Parameters of commands that change an offering: where, and by whom, it can be used afterwards."""

@@ -12,7 +12,7 @@ from bulkdeploy.commands.catalog.disk_settings import (
     disk_fields,
     disk_parameters,
 )
-from bulkdeploy.commands.catalog.offering_lists import FOR_WHOM, wanted
+from bulkdeploy.commands.catalog.offering_lists import CHANGED_PLACES, FOR_WHOM, wanted
 from bulkdeploy.commands.constant_fields import OF_SERVICE_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.parameters.lease_parameters import LEASE, LEASE_RULES
@@ -285,16 +285,7 @@ UPDATE = Command(
             "have all of them; empty: no tags",
             rule=TAGS,
         ),
-        string(
-            "domainid",
-            "the domains that may use the offering, separated by commas; public: all domains",
-            length=4096,
-        ),
-        string(
-            "zoneid",
-            "the zones in which the offering is available, separated by commas; all: all zones",
-            length=4096,
-        ),
+        *CHANGED_PLACES,
         string("state", "the state: Active or Inactive", choices=("Active", "Inactive")),
         integer("sortkey", "the position in lists: lower numbers first"),
     ),
