@@ -1,4 +1,4 @@
-"""The CloudStacks that are followed: the process that follows each, and how far it has come."""
+"""The CloudStack installations whose events this service follows: which process follows each, and its progress."""
 
 from datetime import datetime
 from typing import Any
@@ -23,12 +23,10 @@ _LEAD = text(
 
 
 def take_lead(connection: Connection, url: str, follower: UUID, lease_s: float) -> Row[Any] | None:
-    """Acquire or renew the lease to follow a cloud, and return how far the cloud has been followed.
+    """Acquire or renew the lease to follow a CloudStack for ``lease_s`` seconds, and return the progress so far.
 
-    Returns None if another process has the lease.
-
-    Returns:
-        ``newest_event``, ``seen``, ``imported`` (None: never), and ``now``, the database's clock.
+    Returns None if another process has the lease. The row's times ``newest_event``, ``seen`` and ``imported`` are
+    None if there was no such event or action yet; ``now`` is the current time of the database's clock.
     """
     return connection.execute(_LEAD, {"url": url, "follower": follower, "lease_s": lease_s}).first()
 
@@ -76,7 +74,7 @@ _AGE = text(
 def picture_age_s(connection: Connection) -> float | None:
     """Return the age in seconds of the oldest data read from a followed CloudStack, or None if none is followed.
 
-    A CloudStack whose following process died without giving up its role counts as followed.
+    A CloudStack still counts as followed if its following process died without ending its lease.
     """
     age: float | None = connection.execute(_AGE).scalar()
     return None if age is None else max(age, 0.0)

@@ -1,7 +1,8 @@
-"""All locks for which transactions wait, in the order in which transactions take them (ADR 5).
+"""All locks for which transactions wait, in the order in which transactions acquire them (ADR 5).
 
-A transaction takes locks of ascending rank, rows of one table by ascending key, so that no two ever wait for each
-other crosswise. Tests watch it (``tests/support/runs/lock_order.py``).
+A transaction acquires locks in ascending order of rank, and locks rows of one table in ascending order of their
+keys. Therefore two transactions cannot deadlock. ``tests/support/runs/lock_order.py`` checks the order in every
+test.
 """
 
 import random
@@ -122,7 +123,10 @@ def take_lock(connection: Connection, lock: Lock, key: int = 0, *, shared: bool 
 
 
 def turn_timeout(connection: Connection) -> str | None:
-    """Return the lock timeout of the transaction, or None if the timeout of its session applies."""
+    """Return the ``lock_timeout`` that applies after the transaction's first advisory lock.
+
+    Returns None if the transaction uses the timeout of its session.
+    """
     transaction = find_transaction(connection)
     return None if transaction is None else transaction.turn_timeout
 
@@ -138,12 +142,12 @@ FIRST_TIMEOUT_MS, LONGEST_TIMEOUT_MS, TIMEOUT_JITTER = 20.0, 5000.0, 0.05
 
 
 def lock_timeout(connection: Connection) -> str:
-    """Return the ``lock_timeout`` for locks that other transactions may keep for long.
+    """Return the ``lock_timeout`` for locks that other transactions may hold for a long time.
 
-    A transaction that waits while it has locks blocks others that need only these locks. Therefore it waits a short
-    time, is rolled back, and is repeated by ``run_transaction``. The first timeout is 20 ms; it doubles at each try
-    up to 5 s, with a random deviation of 5 %. After MOST_LOCK_TRIES, and outside ``run_transaction``, there is no
-    timeout ("0").
+    A transaction that waits while it holds locks blocks others that need only these locks. Therefore it waits for a
+    short time, is rolled back, and is repeated by ``run_transaction``. The first timeout is 20 ms; it doubles at
+    each attempt up to 5 s, with a random deviation of 5 %. After MOST_LOCK_TRIES, and outside ``run_transaction``,
+    there is no timeout ("0").
     """
     transaction = find_transaction(connection)
     tries = MOST_LOCK_TRIES if transaction is None else transaction.lock_tries

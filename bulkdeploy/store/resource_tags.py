@@ -80,14 +80,18 @@ TAGGED: Mapping[str, Table] = {
 
 @dataclass(frozen=True, slots=True)
 class TakenKey:
-    """A resource that has a tag of this key already."""
+    """A resource that already has a tag with this key. ``uuid`` identifies the resource."""
 
     uuid: UUID
     key: str
 
 
 def tags_of(connection: Connection, resource_type: str, uuids: dict[int, UUID]) -> dict[int, list[dict[str, Any]]]:
-    """``tags[]`` of each resource that has any, by internal id; ``uuids`` are the resources by internal id."""
+    """Return the response field ``tags`` of resources, by the internal id of the resource.
+
+    ``uuids`` maps the internal ids of the resources, all of one type, to their uuids. Resources without tags are
+    omitted.
+    """
     wanted = {"kind": resource_type, "ids": int_array(uuids)}
     lists: dict[int, list[dict[str, Any]]] = {}
     for row in connection.execute(_tags_query(), wanted).mappings():
@@ -113,7 +117,10 @@ def _tags_query() -> Select[Any]:
 
 
 def tags_part(fields: Fields, *, resource_type: str, ids: str) -> Select[Any]:
-    """``tags[]`` as a part of JSON texts, for the resources of this type with the ``ids`` of that parameter."""
+    """Return a query for the ``tags`` arrays of resources, as a part of a ``JsonQuery``.
+
+    ``ids`` names the statement's parameter with the internal ids of the resources.
+    """
     tag, table = resource_tags.c, TAGGED[resource_type]
     kind = literal_column(f"'{resource_type}'", Text)
     columns = {column.name: column for column in (tag.key, tag.value, tag.customer, *owner_columns())}
@@ -139,7 +146,7 @@ def add_tags(
 
 
 def owners_of(connection: Connection, resource_type: str, resource_ids: Sequence[int]) -> dict[int, int]:
-    """Return the account of each resource, by internal ids."""
+    """Return the internal id of the account that owns each resource, by the internal id of the resource."""
     table = TAGGED[resource_type]
     query = select(table.c.id, table.c.account_id).where(id_in(table.c.id, resource_ids))
     return {row.id: row.account_id for row in connection.execute(query)}
@@ -152,9 +159,10 @@ def insert_tags(
     tags: Mapping[str, str],
     customer: str | None,
 ) -> TakenKey | None:
-    """Add every tag to every resource. ``owners`` has the account of each resource, by internal ids.
+    """Add every tag to every resource. ``owners`` maps the internal ids of resources to those of their accounts.
 
-    Returns None if all tags were written. Otherwise returns a tag that existed already, and the caller rolls back.
+    Returns None if all tags were written. Otherwise returns a resource that already had one of the keys; in this
+    case some tags were written, and the caller must roll back.
     """
     resources = func.unnest(_array(owners, BigInteger), _array(owners.values(), BigInteger))
     named = func.unnest(_array(tags, Text), _array(tags.values(), Text))
@@ -184,9 +192,9 @@ def insert_tags(
 def replace_tags(
     connection: Connection, resource_type: str, owners: Mapping[int, int], tags: Mapping[str, str]
 ) -> None:
-    """Add every tag to every resource, and replace tags with the same keys.
+    """Add every tag to every resource, and replace existing tags with the same keys.
 
-    ``owners`` has the account of each resource, by internal ids.
+    ``owners`` maps the internal ids of the resources to the internal ids of their accounts.
     """
     delete_tags(connection, resource_type, list(owners), [(key, None) for key in tags])
     insert_tags(connection, resource_type, owners, tags, None)
@@ -206,7 +214,11 @@ def delete_tags(
     resource_ids: Sequence[int],
     pairs: Sequence[tuple[str, str | None]] | None,
 ) -> int:
-    """Delete tags of resources by key and value, or all tags if ``pairs`` is None; return their number."""
+    """Delete tags of resources, and return how many tags were deleted.
+
+    ``pairs`` are the keys and values of the tags to delete. If ``pairs`` is None, all tags of the resources are
+    deleted.
+    """
     tag = resource_tags.c
     gone = delete(resource_tags).where(tag.resource_type == resource_type, id_in(tag.resource_id, resource_ids))
     if pairs is not None:

@@ -9,7 +9,10 @@ from sqlalchemy import Connection, text
 
 @dataclass(frozen=True, slots=True)
 class Whereabouts:
-    """Rows of hosts, VMs, their addresses and their volumes, those that are not removed."""
+    """The rows of all hosts, VMs, addresses of VMs, and volumes that are not removed.
+
+    ``version`` is the schema's.
+    """
 
     version: int
     hosts: list[Mapping[str, Any]]
@@ -19,12 +22,18 @@ class Whereabouts:
 
 
 def serial(connection: Connection) -> int:
-    """Return the position of the database's log, which changes with every committed change."""
+    """Return a serial number of the data, which grows with every committed change.
+
+    The number is the position of PostgreSQL's write-ahead log.
+    """
     return int(connection.execute(_SERIAL).scalar_one())
 
 
 def whereabouts(connection: Connection) -> Whereabouts:
-    """Read everything, in one snapshot if the transaction is repeatable read."""
+    """Read all hosts, VMs, addresses and volumes that are not removed.
+
+    The rows form one snapshot only if the transaction's isolation level is REPEATABLE READ or higher.
+    """
 
     def rows(statement: str) -> list[Mapping[str, Any]]:
         return [dict(row) for row in connection.execute(text(statement)).mappings()]

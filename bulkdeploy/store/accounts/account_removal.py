@@ -1,8 +1,8 @@
-"""The removal of accounts with everything that they own: rows immediately, VMs by jobs.
+"""The removal of accounts and of everything that they own: most rows immediately, VMs by jobs.
 
-Everything but VMs is marked removed in the transaction of the call; it cannot end half way. VMs need their
-hypervisors: each gets a job that expunges it, and what a race leaves behind the sweeper finds by its
-removed owner (``store.jobs.job_sweeping``).
+All rows except VMs and volumes are marked as removed in the transaction of the call, so their removal cannot stop
+half way. Removing a VM needs its hypervisor, so each VM gets a job that expunges it. If a race leaves a VM behind,
+the sweeper finds the VM by its removed owner (``store.jobs.job_sweeping``).
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -59,13 +59,17 @@ _CANCEL_DEPLOYMENTS = text(
 
 
 def lock_accounts_of_domains(connection: Connection, domain_ids: Collection[int]) -> list[int]:
-    """Return the live accounts of these domains, those of projects too, locked by id."""
+    """Lock the live accounts of these domains, including accounts of projects; return their ids in order."""
     query = select(accounts.c.id).where(id_in(accounts.c.domain_id, domain_ids), accounts.c.removed.is_(None))
     return list(connection.execute(query.order_by(accounts.c.id).with_for_update(key_share=True)).scalars())
 
 
 def remove_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Mark accounts removed with all that they own but VMs and volumes: their users cannot log in any more."""
+    """Mark accounts, their users and everything that they own as removed, except VMs and volumes.
+
+    Sessions and API keys of the users are deleted, so the users cannot log in any more. Jobs of the accounts'
+    deployments that no worker has started are cancelled.
+    """
     for statement in _REMOVE.split(";"):
         connection.execute(text(statement), {"accounts": list(account_ids)})
     deployments = connection.execute(_CANCEL_DEPLOYMENTS, {"accounts": list(account_ids)}).scalars().all()
@@ -97,7 +101,10 @@ _VMS = text(
 def lock_vms_of_accounts(
     connection: Connection, account_ids: Sequence[int], states: Sequence[str]
 ) -> list[Row[Any]]:
-    """Return the VMs of these accounts in these states, locked by id for jobs to be made."""
+    """Lock the VMs of these accounts in these states, and return their rows.
+
+    The caller creates jobs for the VMs.
+    """
     return list(connection.execute(_VMS, {"accounts": int_array(account_ids), "states": list(states)}))
 
 

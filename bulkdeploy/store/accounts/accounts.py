@@ -90,12 +90,15 @@ def read_account(connection: Connection, caller: Caller, account_id: int) -> dic
 
 
 def lock_account(connection: Connection, account_id: int) -> Row[Any] | None:
-    """Return a live account's row, locked after its domain's, if that is."""
+    """Lock a live account, after its domain, and return its row.
+
+    Returns None if there is no live account with this id.
+    """
     return lock_accounts(connection, [account_id]).get(account_id)
 
 
 def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[int, Row[Any]]:
-    """Live accounts by internal id; see ``lock_account``."""
+    """Lock live accounts, after their domains, and return their rows by internal id. Other ids are omitted."""
     return lock_live(connection, accounts, account_ids)
 
 

@@ -14,7 +14,7 @@ from bulkdeploy.store.tables.accounts import api_calls
 
 @dataclass(frozen=True, slots=True)
 class CallCount:
-    """Calls in the present interval, and milliseconds until it ends."""
+    """The number of calls in the current interval, and the milliseconds until the interval ends."""
 
     calls: int
     milliseconds_left: int
@@ -52,7 +52,7 @@ def current_count(connection: Connection, account_id: int, interval_seconds: int
 
 
 def forget_calls(connection: Connection, account_id: int | None) -> None:
-    """Reset the call counter of an account, or of all."""
+    """Reset the call counter of an account, or of all accounts if ``account_id`` is None."""
     query = delete(api_calls)
     connection.execute(query if account_id is None else query.where(api_calls.c.account_id == account_id))
 

@@ -1,9 +1,7 @@
 """The lookup of callers: users with their account, domain, role and its rules, by API key or by user name.
 
-One statement each.
-
-One statement each. Looking somebody up says nothing about whether the credentials were good, nor
-whether the user is enabled: ``api.authenticate`` and ``services.accounts.sessions`` decide that.
+Each lookup is one statement. A lookup does not check credentials, nor whether the user is enabled:
+``api.authenticate`` and ``services.accounts.sessions`` do that.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -120,9 +118,9 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
 
 
 def _rules() -> ScalarSelect[Any]:
-    """Return a query of the rules of the role at hand as the text that ``parse_rules`` reads.
+    """Return a subquery for the rules of the caller's role, as the text that ``parse_rules`` reads.
 
-    A text of the same content is parsed once per process, so a role may have hundreds of rules.
+    ``parse_rules`` parses equal texts only once per process, so a role may have hundreds of rules.
     """
     return _rules_of(roles.c.id)
 
@@ -209,7 +207,10 @@ BY_USERNAME = (
 
 
 def caller_by_api_key(connection: Connection, api_key: str) -> KeyHolder | None:
-    """Return the user that this API key belongs to, or None."""
+    """Return the user that this API key belongs to, or None if no live user has the key.
+
+    The user may be disabled.
+    """
     return find_coalesced(connection, _callers_by_api_key, api_key)
 
 
@@ -218,7 +219,7 @@ def _callers_by_api_key(connection: Connection, keys: Sequence[str]) -> Mapping[
 
 
 def holders_of(rows: Iterable[Mapping[str, Any]]) -> Mapping[str, KeyHolder]:
-    """Return rows of KEY_HOLDERS by their keys."""
+    """Convert rows of KEY_HOLDERS to ``KeyHolder`` objects, by API key."""
     return {
         row["api_key"]: KeyHolder(caller_of(row), is_enabled(row), guards_of(row), row["secret_key_encrypted"])
         for row in rows
@@ -253,7 +254,11 @@ def user_by_name(connection: Connection, username: str, domain_id: int) -> Login
 
 
 def domain_by_path(connection: Connection, path: str) -> int | None:
-    """Return the live domain at a path of names from ROOT, ``/ROOT/a/b`` or ``a/b`` in any case; blank is ROOT."""
+    """Return the internal id of the live domain at this path, or None if there is none.
+
+    The path consists of the domains' names from ROOT downwards, in any case: ``/ROOT/a/b`` or ``a/b``. An empty
+    path is ROOT.
+    """
     names = [name for name in path.split("/") if name]
     if not names or names[0].lower() != "root":
         names.insert(0, "ROOT")

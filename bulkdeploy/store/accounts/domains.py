@@ -78,7 +78,10 @@ def lock_domain(connection: Connection, domain_id: int) -> Row[Any] | None:
 
 
 def lock_domains(connection: Connection, domain_ids: Iterable[int]) -> dict[int, Row[Any]]:
-    """Live domains by internal id; see ``lock_domain``."""
+    """Lock live domains, from the top down, and return their rows by internal id. Other ids are omitted.
+
+    A locked domain cannot be removed or renamed, and no names can be added to it.
+    """
     return lock_live(connection, domains, domain_ids, order=domains.c.lineage)
 
 
@@ -91,7 +94,7 @@ def lock_parents(connection: Connection, domain_ids: Collection[int]) -> None:
 
 
 def has_child_named(connection: Connection, parent_id: int, name: str) -> bool:
-    """Return whether a live domain of this name, in any case, is right below another."""
+    """Return whether a domain has a live direct subdomain with this name, ignoring case."""
     query = select(domains.c.id).where(
         domains.c.parent_id == parent_id, func.lower(domains.c.name) == name.lower(), domains.c.removed.is_(None)
     )
@@ -102,7 +105,7 @@ def insert_domains(connection: Connection, new: Sequence[tuple[Row[Any], dict[st
     """Insert new domains, given as pairs of the locked parent's row and the columns, and return them.
 
     Raises:
-        NameTaken: a live domain of the name, in any case, is right below the parent.
+        NameTaken: the parent already has a live direct subdomain with this name, ignoring case.
     """
     rows = [
         {

@@ -15,7 +15,10 @@ from bulkdeploy.store.tables.accounts import accounts, domains, projects
 
 @dataclass(frozen=True, slots=True)
 class LimitHolder:
-    """An account, the account of a project, or a domain that has limits. ``names`` are its fields in responses."""
+    """An account, the account of a project, or a domain that has limits.
+
+    ``owner`` is None for a domain. ``names`` are the response fields that identify the holder.
+    """
 
     kind: OwnerKind
     id: int
@@ -51,7 +54,7 @@ def domain_holder(connection: Connection, domain_id: int) -> LimitHolder:
 
 
 def domain_holders(connection: Connection, domain_ids: Collection[int]) -> dict[int, LimitHolder]:
-    """Domains as holders of limits, by id."""
+    """Return domains as holders of limits, by internal id. Unknown ids are omitted."""
     domain = domains.c
     query = select(
         domain.id,
@@ -69,7 +72,7 @@ def domain_holders(connection: Connection, domain_ids: Collection[int]) -> dict[
 
 
 def limits_of(connection: Connection, holder: LimitHolder) -> Limits:
-    """Return the effective limit of every resource type, in the unit that counts are kept in."""
+    """Return the effective limit of the holder for every resource type, in the unit of the stored counts."""
     if holder.owner is None:
         return read_limits(connection, [], [holder.lineage]).of_domain(holder.lineage)
     return read_limits(connection, [holder.id], []).of_account(holder.id, holder.owner.account_type)

@@ -1,7 +1,8 @@
 """Limits of resources that are counted on request instead of by a stored count: networks, templates, snapshots.
 
-Who adds one holds an advisory lock of the account and of each domain above it, counts, and adds: two calls at
-once cannot both pass. ``resource_counts`` does the same for what deployments use by the thousand.
+A transaction that adds such a resource first acquires an advisory lock of the account and of each domain above it,
+then counts, then adds. Therefore two concurrent calls cannot both pass the same limit. ``resource_counts`` does the
+same for the resources that large deployments use.
 """
 
 from collections import Counter
@@ -91,7 +92,11 @@ def measure(kind: ResourceType) -> ColumnElement[int]:
 def count_live(
     connection: Connection, kinds: Iterable[ResourceType], account_ids: Collection[int], of_domains: Collection[int]
 ) -> Counter[tuple[ResourceType, str, int]]:
-    """Return how much of each kind accounts have, and domains with those below, in one statement."""
+    """Return how much of each resource type accounts and domains use, in one statement.
+
+    The keys are the type, ``"account"`` or ``"domain"``, and the internal id. The use of a domain includes its
+    subdomains.
+    """
     parts: list[Select[Any]] = []
     above = domains.alias("above")
     for kind in kinds:

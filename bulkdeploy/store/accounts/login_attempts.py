@@ -1,6 +1,6 @@
 """Attempts to log in, counted before the password is checked, so that concurrent attempts are counted, too.
 
-All times are the database's. The table is not logged: a crash of the database forgives what was tried before it.
+All times are the database's. The table is not logged: after a crash of the database, all counts are zero.
 """
 
 import math
@@ -36,7 +36,7 @@ def count_attempt(connection: Connection, subject: str, delay: Delay) -> int:
 
 
 def take_back(connection: Connection, subject: str) -> None:
-    """Take back the last counted failure of a subject."""
+    """Decrease the count of a subject's failed attempts by one, but not below zero."""
     mine = update(login_attempts).where(attempt.subject == subject, attempt.failures > 0)
     connection.execute(mine.values(failures=attempt.failures - 1))
 
@@ -55,13 +55,16 @@ KNOWN_SINCE = func.now() - text(f"interval '{KNOWN_FOR_DAYS} days'")
 
 
 def is_known_login(connection: Connection, subject: str) -> bool:
-    """Return whether a user has logged in from an address not too long ago."""
+    """Return whether a user has logged in from an address within the last KNOWN_FOR_DAYS days.
+
+    ``subject`` names both.
+    """
     mine = known_logins.c.subject == subject, known_logins.c.last_login > KNOWN_SINCE
     return connection.execute(select(1).where(*mine)).scalar() is not None
 
 
 def remember_login(connection: Connection, subject: str) -> None:
-    """Remember that a user has logged in from an address, and forget logins of long ago."""
+    """Record that a user logged in from an address now, and delete records that are older than KNOWN_FOR_DAYS."""
     connection.execute(delete(known_logins).where(known_logins.c.last_login <= KNOWN_SINCE))
     made = insert(known_logins).values(subject=subject, last_login=func.now())
     renewed = {"last_login": made.excluded.last_login}

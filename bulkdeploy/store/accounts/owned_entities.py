@@ -17,7 +17,10 @@ from bulkdeploy.store.tables.accounts import accounts, projects
 
 
 def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[dict[str, Any]]]:
-    """Return the reader of live rows of a kind that accounts own, but projects', in the form of zone files."""
+    """Return a function that reads the live objects of one kind in the format of zone files, with their accounts.
+
+    Objects that projects own are omitted.
+    """
     read_all = reader(entity, {**fields, "_owner": SOURCES[entity].table.c.account_id})
 
     def read(connection: Connection) -> list[dict[str, Any]]:
@@ -42,7 +45,7 @@ def owned_reader(entity: Entity, fields: Fields) -> Callable[[Connection], list[
 
 
 def read_of_projects(connection: Connection, entity: Entity) -> list[dict[str, Any]]:
-    """Return every live row of a kind that projects own: id, uuid, name, and the project's internal id."""
+    """Return the live objects of one kind that projects own: their id, uuid, name and the project's internal id."""
     table = SOURCES[entity].table
     query = (
         select(table.c.id.label("_id"), table.c.uuid.label("_uuid"), table.c.name, projects.c.id.label("projectid"))
@@ -66,9 +69,9 @@ def insert_entity(connection: Connection, entity: Entity, **values: Any) -> Enti
 def find_by_name(
     connection: Connection, entity: Entity, account_id: int, name: str, *, keep: bool = False
 ) -> EntityRef | None:
-    """Return the account's live entity with exactly this name, or None.
+    """Return the account's live object with exactly this name, or None if there is none.
 
-    With ``keep``, the entity cannot be deleted until the transaction ends.
+    With ``keep``, the object's row is locked, so that the object cannot be deleted until the transaction ends.
     """
     return find_by_names(connection, entity, [(account_id, name)], keep=keep).get((account_id, name))
 
@@ -76,7 +79,10 @@ def find_by_name(
 def find_by_names(
     connection: Connection, entity: Entity, names: Collection[tuple[int, str]], *, keep: bool = False
 ) -> dict[tuple[int, str], EntityRef]:
-    """``find_by_name`` for many, by account and name; names that an account does not have are left out."""
+    """Return live objects by account id and exact name. Names that an account does not have are omitted.
+
+    With ``keep``, the rows are locked, so that the objects cannot be deleted until the transaction ends.
+    """
     if not names:
         return {}
     table = SOURCES[entity].table
@@ -105,7 +111,7 @@ def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:
     The caller must have locked the entity's row.
 
     Raises:
-        TransactionConflict: two were given one name at the same moment.
+        TransactionConflict: a concurrent transaction gave the same name to another entity.
     """
     table = SOURCES[ref.entity].table
     other = table.alias()

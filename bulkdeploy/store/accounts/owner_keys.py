@@ -11,7 +11,8 @@ ADMIN = (ROOT_DOMAIN_ID, ADMIN_USERNAME)
 def owner_key(values: Mapping[str, Any]) -> Hashable:
     """Return a key that is equal for equal owners. Returns None for the default admin, which is the default owner.
 
-    The parameters contain internal ids. A domain without an account names no owner.
+    ``values`` may contain an account's name and the internal id of its domain. A domain without an account
+    identifies no owner, so None is returned for it, too.
     """
     account = values.get("account")
     whose = None if account is None else (values.get("domainid"), account.lower())
@@ -19,5 +20,5 @@ def owner_key(values: Mapping[str, Any]) -> Hashable:
 
 
 def owned_key(values: Mapping[str, Any]) -> Hashable:
-    """Return the key by which objects of owners are equal: the owner, and the name to the letter."""
+    """Return the key that identifies an owned object: its owner and its exact name."""
     return owner_key(values), values["name"]

@@ -18,7 +18,7 @@ def owners_by_id(connection: Connection, account_ids: Iterable[int]) -> dict[int
 
 
 def owners_by_name(connection: Connection, names: Iterable[tuple[str, int]]) -> dict[tuple[str, int], Owner]:
-    """Live accounts by their names, in lower case, and domains; project accounts have no name to give."""
+    """Return live accounts by lower-case name and domain id. Accounts of projects and unknown names are omitted."""
     wanted = {(name.lower(), domain_id) for name, domain_id in names}
     query = _owners().where(
         func.lower(accounts.c.name) == any_(bindparam("names", [name for name, _ in wanted], ARRAY(Text))),
@@ -43,7 +43,7 @@ def lock_accounts(connection: Connection, account_ids: Iterable[int]) -> dict[in
 
 
 def project_owner(connection: Connection, project_id: int) -> Owner | None:
-    """Return the account that a live project's things belong to, or None."""
+    """Return the account that owns the objects of a live project, or None if there is no such project."""
     query = (
         _owners()
         .join(projects, projects.c.account_id == accounts.c.id)
@@ -53,7 +53,7 @@ def project_owner(connection: Connection, project_id: int) -> Owner | None:
 
 
 def is_project_member(connection: Connection, project_account_id: int, account_id: int) -> bool:
-    """Return whether an account belongs to the project that owns through ``project_account_id``."""
+    """Return whether an account belongs to the project whose own account is ``project_account_id``."""
     query = (
         select(project_accounts.c.project_id)
         .join(projects, projects.c.id == project_accounts.c.project_id)

@@ -1,7 +1,7 @@
-"""Locks on passwords after too many failures, until an administrator enables the user. Keys stay valid.
+"""Locks on passwords after too many failed logins, until an administrator enables the user. API keys stay valid.
 
-A locked password is like none: it never matches, and the answer does not say why. The default admin's is never
-locked; guesses at it are delayed like all others (``services.accounts.login_attempts``).
+A locked password never matches, and the error message does not reveal the lock. The default admin's password is
+never locked; guesses at it are delayed like all others (``services.accounts.login_attempts``).
 """
 
 from sqlalchemy import BigInteger, ColumnElement, Connection, Text, and_, case, cast, null, select, update
@@ -14,12 +14,12 @@ ALLOWED = cast(global_value("incorrect.login.attempts.allowed"), BigInteger)
 
 
 def is_locked() -> Condition:
-    """Return the condition that the user's password is locked."""
+    """Return the SQL condition that the user's password is locked."""
     return and_(ALLOWED > 0, users.c.failed_logins >= ALLOWED, users.c.is_default.is_(False))
 
 
 def unlocked_password() -> ColumnElement[str | None]:
-    """Return the hash of the user's password; NULL where it is locked."""
+    """Return the SQL expression for the hash of the user's password, which is NULL if the password is locked."""
     return case((is_locked(), cast(null(), Text)), else_=users.c.password_hash)
 
 

@@ -21,9 +21,10 @@ STATES = (PENDING, COMPLETED, DECLINED, EXPIRED)
 def list_invitations(
     connection: Connection, shown: Visibility | int, arguments: Arguments, paging: Paging, *, timeout_s: int
 ) -> Page:
-    """Return one page of invitations, by id: of the invited accounts that are ``shown``, or to that project.
+    """Return one page of invitations, ordered by id.
 
-    A pending invitation expires at the age of ``timeout_s``.
+    ``shown`` is either the visibility of the invited accounts, or the internal id of the project whose invitations
+    are listed. A pending invitation expires after ``timeout_s`` seconds.
     """
     invitation, state = project_invitations.c, _state(timeout_s)
     query = (
@@ -53,7 +54,7 @@ def invite(
 ) -> None:
     """Invite an account to a locked project.
 
-    A pending invitation is kept unchanged. An answered or expired invitation is replaced.
+    A pending invitation is not changed. An answered or expired invitation is replaced.
     """
     statement = upsert(project_invitations).values(
         project_id=project_id, account_id=account_id, role=role, role_id=role_id
@@ -74,7 +75,10 @@ def invite(
 
 
 def lock_pending(connection: Connection, project_id: int, account_id: int, *, timeout_s: int) -> Row[Any] | None:
-    """Return the roles and the state of an account's unanswered invitation, locked, or None."""
+    """Lock an account's unanswered invitation to a project, and return its id, role, project role and state.
+
+    Returns None if there is no unanswered invitation. The state may be expired.
+    """
     invitation = project_invitations.c
     query = select(invitation.id, invitation.role, invitation.role_id, _state(timeout_s).label("state")).where(
         invitation.project_id == project_id, invitation.account_id == account_id, invitation.state == PENDING
@@ -83,7 +87,7 @@ def lock_pending(connection: Connection, project_id: int, account_id: int, *, ti
 
 
 def has_pending_invitation(connection: Connection, project_id: int, role_id: int, *, timeout_s: int) -> bool:
-    """Return whether an invitation to a locked project promises this role and can still be accepted."""
+    """Return whether an unexpired pending invitation to a locked project contains this project role."""
     invitation = project_invitations.c
     query = select(invitation.id).where(
         invitation.project_id == project_id, invitation.role_id == role_id, _state(timeout_s) == PENDING

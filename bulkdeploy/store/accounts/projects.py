@@ -100,18 +100,18 @@ def list_members(connection: Connection, project_id: int, arguments: Arguments, 
 
 
 def domains_of(connection: Connection, project_ids: Collection[int]) -> dict[int, int]:
-    """Return the ids of projects' domains."""
+    """Return the internal ids of the projects' domains, by the internal id of the project."""
     query = select(projects.c.id, projects.c.domain_id).where(id_in(projects.c.id, project_ids))
     return {row.id: row.domain_id for row in connection.execute(query)}
 
 
 def lock_projects(connection: Connection, project_ids: Collection[int]) -> dict[int, Row[Any]]:
-    """Live projects' rows by id, locked after their domains'."""
+    """Lock live projects, after their domains, and return their rows by internal id. Other ids are omitted."""
     return lock_live(connection, projects, project_ids)
 
 
 def managed_by(connection: Connection, account_id: int, project_ids: Collection[int]) -> set[int]:
-    """Return those of these projects that an account manages."""
+    """Return the ids of the projects that an account manages, out of ``project_ids``."""
     link = project_accounts.c
     query = select(link.project_id).where(
         id_in(link.project_id, project_ids), link.account_id == account_id, link.role == PROJECT_ADMIN
@@ -120,7 +120,10 @@ def managed_by(connection: Connection, account_id: int, project_ids: Collection[
 
 
 def is_project_name_taken(connection: Connection, name: str, domain_id: int) -> bool:
-    """Return whether a live project of a domain, which the caller has locked, has this name in any case."""
+    """Return whether a live project of the domain has this name, ignoring case.
+
+    The caller has locked the domain.
+    """
     query = select(projects.c.id).where(
         func.lower(projects.c.name) == name.lower(), projects.c.domain_id == domain_id, projects.c.removed.is_(None)
     )
@@ -139,7 +142,7 @@ def update_project(connection: Connection, project_id: int, columns: Mapping[str
 
 
 def roles_in_project(connection: Connection, project_id: int) -> dict[int, str]:
-    """Return the role of each account of a project, by id."""
+    """Return the role of each account in a project, by the id of the account."""
     query = select(project_accounts.c.account_id, project_accounts.c.role).where(
         project_accounts.c.project_id == project_id
     )
@@ -166,7 +169,7 @@ def demote_others(connection: Connection, project_id: int, account_id: int) -> N
 
 
 def remove_member(connection: Connection, project_id: int, account_id: int) -> None:
-    """Take an account out of a locked project."""
+    """Remove an account from a locked project."""
     link = project_accounts.c
     connection.execute(delete(project_accounts).where(link.project_id == project_id, link.account_id == account_id))
 
@@ -182,7 +185,10 @@ _OWNS = text(
 
 
 def things_of_projects(connection: Connection, account_ids: Collection[int]) -> dict[int, dict[str, int]]:
-    """Return the numbers of objects of the accounts behind projects, by kind. Kinds without any are left out."""
+    """Return how many VMs, volumes, networks and templates the accounts of projects own, by account id and kind.
+
+    Kinds without objects are omitted.
+    """
     rows = connection.execute(_OWNS, {"ids": int_array(account_ids)}).mappings()
     return {row["id"]: {kind: count for kind, count in row.items() if count and kind != "id"} for row in rows}
 
@@ -198,7 +204,10 @@ _IN_DOMAIN = text(
 
 
 def count_projects(connection: Connection, owner_kind: str, owner_id: int) -> int:
-    """Live projects that an account manages, or that are in a domain and below it."""
+    """Return the number of live projects that an account manages, or that are in a domain and its subdomains.
+
+    ``owner_kind`` is ``"account"`` or ``"domain"``.
+    """
     if owner_kind == "account":
         return int(connection.execute(_MANAGED, {"account": owner_id}).scalar_one())
     return int(connection.execute(_IN_DOMAIN, {"domain": owner_id}).scalar_one())
@@ -258,7 +267,7 @@ def _has_member(account_id: int) -> Condition:
 
 
 def _owners_of(connection: Connection, project_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """``owner[]``: the accounts that manage each project."""
+    """Return the response field ``owner`` of each project, by id: the accounts that manage the project."""
     link = project_accounts.c
     query = (
         select(link.project_id, accounts.c.name, accounts.c.uuid)

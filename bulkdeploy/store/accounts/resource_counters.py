@@ -1,8 +1,8 @@
-"""The limit, the total and the remainder of each resource, as accounts, projects and domains show them.
+"""The response fields with the limit, the use and the remaining amount of each resource of accounts and domains.
 
-``vmlimit vmtotal vmavailable`` and so on: limits and what is available are texts,
-``Unlimited`` where nothing binds, totals are numbers; storage in GiB, memory in MiB. Any number of
-owners costs the same few statements.
+For VMs the fields are ``vmlimit``, ``vmtotal`` and ``vmavailable``. Limits and remaining amounts are texts,
+``Unlimited`` if there is no limit; totals are numbers. Storage is in GiB, memory in MiB. The number of statements
+does not depend on the number of owners.
 """
 
 from collections import defaultdict
@@ -66,7 +66,7 @@ Fields = dict[str, Any]
 
 
 def account_counters(connection: Connection, accounts: Sequence[CountedAccount]) -> dict[int, Fields]:
-    """Return the counter fields of each account, by id; a project's account has the project's."""
+    """Return the resource counter fields of each account, by id. Accounts of projects are allowed."""
     ids = [account.id for account in accounts]
     book = read_limits(connection, ids, [])
     totals = _counts(connection, "account", ids)
@@ -125,7 +125,7 @@ def _counts(
 
 
 def _live_counts(connection: Connection, ids: Sequence[int]) -> dict[int, dict[ResourceType, int]]:
-    """Return each account's counts of LIVE_COUNTS."""
+    """Return, for each account, the amounts of the resource types that have no stored count (LIVE_COUNTS)."""
     parts = [
         select(literal(kind.value).label("kind"), table.c.account_id, measure(kind))
         .where(id_in(table.c.account_id, ids), table.c.removed.is_(None))

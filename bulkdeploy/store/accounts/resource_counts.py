@@ -1,8 +1,8 @@
-"""The stored resource counts of accounts and domains, and the check of a batch against the limits.
+"""The stored resource counts of accounts and domains, and the check of requests against the limits.
 
-A count row exists per owner and resource type once something was counted; the account and every
-domain of its lineage (ROOT too) are changed together. Limits bind the account and each domain
-below ROOT; root admin accounts are never limited (cloudstack-protocol.md 7.2).
+An owner has a count row for each resource type of which something was counted. The rows of the account and of every
+domain of its lineage, including ROOT, change together. Limits apply to the account and to each domain below ROOT;
+root admin accounts are never limited (cloudstack-protocol.md 7.2).
 """
 
 from collections import Counter
@@ -27,12 +27,13 @@ CHECK_ORDER = (
 
 
 def check_limits(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> None:
-    """Reject a batch that would exceed a limit of the account or of a domain above it.
+    """Reject amounts that would exceed a limit of the account or of a domain above it.
 
     This check reads without locks. ``add_amounts`` checks the limits again when it writes.
 
     Raises:
-        ResourceLimitExceeded: names the first limit passed, account before domains.
+        ResourceLimitExceeded: names the first exceeded limit; the account's limits are checked before those of
+            domains.
     """
     wanted = amounts.by_type()
     for holder, kind, most, used in _limits(connection, owner, wanted):
@@ -58,7 +59,10 @@ def most_within_limits(
 def _limits(
     connection: Connection, owner: Owner, wanted: Mapping[ResourceType, int]
 ) -> Iterator[tuple[tuple[str, int], ResourceType, int, int]]:
-    """Yield the limits on the wanted resources: holder, resource, limit and use; account before domains."""
+    """Yield the limits on the requested resources as tuples of holder, resource type, limit and current use.
+
+    For each resource type the account's limit comes before those of domains. Nothing is yielded for root admins.
+    """
     if owner.is_root_admin:
         return
     limits = effective_limit_rows(connection, owner)
@@ -73,10 +77,11 @@ def _limits(
 def add_amounts(
     connection: Connection, owner: Owner, amounts: ResourceAmounts, *, enforce_limits: bool = True
 ) -> None:
-    """Add a batch to the counts of the account and of all domains above it; the same statement checks the limits.
+    """Add amounts to the counts of the account and of all domains above it; the same statement checks the limits.
 
     Raises:
-        TransactionConflict: a limit would be exceeded: another transaction was faster since ``check_limits``.
+        TransactionConflict: a limit would be exceeded, because another transaction added amounts after
+            ``check_limits``.
     """
     add_amounts_of(connection, [(owner, amounts)], enforce_limits=enforce_limits)
 
@@ -84,7 +89,7 @@ def add_amounts(
 def add_amounts_of(
     connection: Connection, taken: Sequence[tuple[Owner, ResourceAmounts]], *, enforce_limits: bool = True
 ) -> None:
-    """Add several batches to the counts of their owners as ``add_amounts`` does.
+    """Add several pairs of owner and amounts to the counts, as ``add_amounts`` does.
 
     An owner may occur several times.
     """
@@ -186,7 +191,11 @@ def limit_exceeded(
     used: int,
     wanted: int,
 ) -> ResourceLimitExceeded:
-    """Return the error for an exceeded limit. Storage amounts in its text are given in GiB and in bytes."""
+    """Create the error for an exceeded limit of ``holder``, an account or a domain.
+
+    ``most`` is the limit, ``used`` the current use and ``wanted`` the requested amount. The error's text shows
+    storage in GiB and in bytes.
+    """
     domain_uuid = owner.domain_uuid
     if holder[0] == "domain":
         domain_uuid = connection.execute(

@@ -1,7 +1,7 @@
-"""Limits of accounts and domains: stored ones, the defaults of settings, and writing them.
+"""Limits of accounts and domains: the configured limits, the default limits, and writing them.
 
-Amounts are in the unit that counts are kept in: storage in bytes, memory in MiB, else pieces;
--1 is no limit. Root admin accounts and the ROOT domain are never limited (cloudstack-protocol.md 7.2).
+Amounts are in the unit of the stored counts: storage in bytes, memory in MiB, other resources as numbers of
+objects; -1 means no limit. Root admin accounts and the ROOT domain are never limited (cloudstack-protocol.md 7.2).
 """
 
 from collections.abc import Iterable, Mapping
@@ -89,7 +89,10 @@ def read_limits(
     *,
     configuration: Configuration | None = None,
 ) -> LimitBook:
-    """Return all limits that bear on these accounts and domains, in two statements however many they are."""
+    """Return all limits that apply to these accounts and domains, in at most two statements.
+
+    ``configuration`` has the default limits; it is read if it is None.
+    """
     domains = {domain_id for lineage in lineages for domain_id in domain_ids(lineage)}
     query = select(resource_limits).where(
         or_(
@@ -119,7 +122,10 @@ def effective_limit_rows(
 
 
 def limits_binding(book: LimitBook, owner: Owner) -> dict[tuple[str, int], Limits]:
-    """Return the same as ``effective_limit_rows``, from limits that have been read already."""
+    """Return the limits that apply to requests of ``owner``, out of limits that were read before.
+
+    The result has the format of ``effective_limit_rows``.
+    """
     limits = {("account", owner.account_id): book.of_account(owner.account_id, owner.account_type)}
     lineage = "/"
     for depth, domain_id in enumerate(domain_ids(owner.lineage)):
@@ -157,7 +163,7 @@ _SET_LIMITS = text(
 
 
 def read_set_limits(connection: Connection) -> list[dict[str, Any]]:
-    """Return all configured limits of accounts and domains. Root admins and ROOT cannot be limited."""
+    """Return all configured limits of live accounts and domains, except those of root admins and of ROOT."""
     return [dict(row) for row in connection.execute(_SET_LIMITS, {"admin": AccountType.ADMIN.value}).mappings()]
 
 

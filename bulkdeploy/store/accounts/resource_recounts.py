@@ -1,6 +1,6 @@
 """The recalculation of the stored resource counts of accounts and domains.
 
-What is true is what ``store/auditing/audit.sql`` compares with: VMs that hold compute, and volumes.
+The counts are calculated from the VMs and volumes in the same way as ``store/auditing/audit.sql`` checks them.
 """
 
 from collections.abc import Sequence
@@ -94,6 +94,6 @@ _AMOUNTS = text("SELECT resource_type, amount FROM resource_counts WHERE owner_k
 
 
 def amounts_of(connection: Connection, owner_kind: str, owner_id: int) -> dict[ResourceType, int]:
-    """Return the counts kept of an account or a domain."""
+    """Return the stored resource counts of an account or a domain, by resource type."""
     rows = connection.execute(_AMOUNTS, {"kind": owner_kind, "id": owner_id})
     return {ResourceType(row.resource_type): row.amount for row in rows}

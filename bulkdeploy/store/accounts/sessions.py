@@ -1,7 +1,7 @@
-"""Sessions of logged-in users, and the deletion of expired ones.
+"""Sessions of logged-in users, and the deletion of expired sessions.
 
-Neither session tokens nor session keys are stored, only their SHA-256: who reads the table can
-not take over a session. All times are the database's.
+The database stores only the SHA-256 of session tokens and session keys, so a reader of the table cannot use a
+session. All times are the database's.
 """
 
 import hashlib
@@ -48,7 +48,7 @@ BY_TOKEN = (
 
 
 def digest(secret: str) -> bytes:
-    """Return the stored form of a token or session key."""
+    """Return the stored form of a session token or session key: its SHA-256."""
     return hashlib.sha256(secret.encode()).digest()
 
 
@@ -61,7 +61,7 @@ def session_by_token(connection: Connection, token: str) -> OpenSession | None:
 
 
 def insert_session(connection: Connection, user_id: int, token: str, session_key: str) -> None:
-    """Begin a session; sessions of anybody that are over go."""
+    """Insert a session of the user that expires in IDLE_SECONDS, and delete all expired sessions of any user."""
     delete_expired_sessions(connection)
     connection.execute(
         insert(sessions).values(

@@ -90,7 +90,7 @@ def list_users(
 
 
 def users_of(connection: Connection, caller: Caller, account_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
-    """Return the users of each account, by id."""
+    """Return the users of each account, as response fields, by account id."""
     query = _query(caller).where(id_in(accounts.c.id, account_ids)).order_by(users.c.id)
     found: dict[int, list[dict[str, Any]]] = defaultdict(list)
     for row in connection.execute(query).mappings():
@@ -116,12 +116,15 @@ def read_user(connection: Connection, caller: Caller, user_id: int) -> dict[str,
 
 
 def lock_users(connection: Connection, user_ids: Iterable[int]) -> dict[int, Row[Any]]:
-    """Live users' rows by id, locked."""
+    """Lock live users and return their rows by internal id. Other ids are omitted."""
     return lock_live(connection, users, user_ids)
 
 
 def accounts_of(connection: Connection, user_ids: Iterable[int]) -> dict[int, tuple[int, int]]:
-    """Return the ids of live users' live accounts and of their roles, by user."""
+    """Return the account id and the role id of each live user of a live account, by user id.
+
+    Other ids are omitted.
+    """
     query = (
         select(users.c.id.label("user_id"), accounts.c.id, accounts.c.role_id)
         .join(users, users.c.account_id == accounts.c.id)
@@ -197,7 +200,7 @@ def holders_of_keys(connection: Connection, keys: Iterable[str]) -> dict[str, in
 
 
 def newest_keys(connection: Connection, user_id: int) -> tuple[str, bytes] | None:
-    """Return the API key and the encrypted secret key that a user was given last, or None."""
+    """Return the newest API key of a user and its encrypted secret key, or None if the user has no key."""
     query = select(api_keys.c.api_key, api_keys.c.secret_key_encrypted).where(api_keys.c.user_id == user_id)
     row = connection.execute(query.order_by(api_keys.c.id.desc()).limit(1)).one_or_none()
     return None if row is None else (row.api_key, row.secret_key_encrypted)

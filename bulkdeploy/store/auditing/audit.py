@@ -1,7 +1,7 @@
 """The invariants of the database (``audit.sql``), each with a query that finds violations.
 
-Every query answers the rows that are wrong, as text; an intact system answers none. They are run in
-one REPEATABLE READ transaction, so that a live system is compared with itself at one moment.
+Every query returns the violating rows as texts, and no row if the data is consistent. All queries run in one
+REPEATABLE READ transaction, so that they compare data of the same moment also on a live system.
 """
 
 import re
@@ -60,13 +60,13 @@ def read_invariants() -> list[Invariant]:
 
 
 def check_invariants(engine: Engine) -> list[Finding]:
-    """Return every invariant, checked on one snapshot of the database."""
+    """Check every invariant on one snapshot of the database, and return the results."""
     with engine.connect().execution_options(isolation_level="REPEATABLE READ") as connection:
         return check_connection(connection)
 
 
 def check_connection(connection: Connection) -> list[Finding]:
-    """Return every invariant, as this connection's transaction sees the database."""
+    """Check every invariant in this connection's transaction, and return the results."""
     return [
         Finding(
             invariant.name,
@@ -161,7 +161,7 @@ def heal_invariant(
 
 
 def hypervisors_of_hosts(connection: Connection) -> list[str]:
-    """Return the hypervisor types that there are hosts of."""
+    """Return the hypervisor types of the existing hosts, in alphabetical order."""
     return list(
         connection.execute(
             text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL ORDER BY hypervisor")
@@ -193,7 +193,7 @@ _EXPECTED_GUESTS = text(
 
 
 def expected_guests(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedGuest]:
-    """Yield the running ones of these VMs, each with its host and devices."""
+    """Yield the expected guest of each VM out of ``uuids`` that is running. Other VMs are omitted."""
     for row in connection.execute(_EXPECTED_GUESTS, {"uuids": list(uuids)}):
         sizes = row.cpu_number, row.cpu_mhz, row.memory_mib
         devices = frozenset(row.volume_uuids or ()), frozenset(row.nic_uuids or ())
@@ -213,7 +213,7 @@ _READY_VOLUMES = text(
 
 
 def running_vms(connection: Connection) -> Iterator[UUID]:
-    """Yield every VM that is Running. Rows are read in pages, so that memory is bounded."""
+    """Yield the uuid of every VM in state Running. Rows are read in pages, to limit the memory that they need."""
     for row in _in_pages(connection, _RUNNING_VMS):
         yield row.uuid
 
@@ -274,6 +274,6 @@ _EXPECTED_VOLUMES = text(
 
 
 def expected_volumes(connection: Connection, uuids: Collection[UUID]) -> Iterator[ExpectedVolume]:
-    """Yield those of these volumes that are live, or that must still be deleted from their pools."""
+    """Yield the volumes out of ``uuids`` that are live or that must still be deleted from their pools."""
     for row in connection.execute(_EXPECTED_VOLUMES, {"uuids": list(uuids)}):
         yield ExpectedVolume(row.uuid, row.vm_uuid, row.pool_uuid, row.size_bytes, row.is_ready, row.is_in_use)

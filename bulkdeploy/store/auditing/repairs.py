@@ -1,4 +1,4 @@
-"""The rows for repairs on hypervisors: VMs to repair, and guests to remove again."""
+"""The rows that repairs on hypervisors need: VMs to repair, and guests and volumes to delete again."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -16,9 +16,9 @@ _LOCK_VMS = text("SELECT FROM virtual_machines WHERE uuid = ANY(CAST(:vms AS uui
 
 
 def lock_vms(connection: Connection, vm_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Lock those of these VMs that have no unfinished job, and return their rows.
+    """Lock these VMs, and return the rows of those without an unfinished job.
 
-    The caller creates jobs for them. Expunged VMs are included.
+    The caller creates jobs for the returned VMs. Expunged VMs are included.
     """
     wanted = {"vms": list(vm_uuids)}
     connection.execute(_LOCK_VMS, wanted)
@@ -65,12 +65,12 @@ _KNOWN_VOLUMES = text(
 
 
 def known_vms(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Return those of these uuids that belong to VMs, including expunged VMs."""
+    """Return the uuids out of ``uuids`` that belong to VMs, including expunged VMs."""
     return set(connection.execute(_KNOWN_VMS, {"uuids": list(uuids)}).scalars())
 
 
 def known_volumes(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Return those of these uuids that are of deleted volumes that were in a pool."""
+    """Return the uuids out of ``uuids`` that belong to deleted volumes that had been assigned to a pool."""
     return set(connection.execute(_KNOWN_VOLUMES, {"uuids": list(uuids)}).scalars())
 
 
@@ -81,5 +81,5 @@ _ENDS = text(
 
 
 def ends_of_jobs(connection: Connection, job_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Return the results of jobs: uuid, instance_uuid, status, reason of a failure."""
+    """Return the uuid, ``instance_uuid``, status and error text (``reason``) of jobs, ordered by id."""
     return connection.execute(_ENDS, {"jobs": list(job_uuids)}).all()

@@ -19,12 +19,12 @@ KEPT_TRANSITIONS = 100
 
 
 def read_ha(connection: Connection, host_id: int) -> Row[Any] | None:
-    """Return the configuration and state of a host, or None if host HA is not configured for it."""
+    """Return the HA configuration and HA state of a host, or None if host HA is not configured for the host."""
     return connection.execute(select(host_ha).where(host_ha.c.host_id == host_id)).one_or_none()
 
 
 def configure_ha(connection: Connection, host_id: int, provider: str) -> None:
-    """Write the provider of a host. A new configuration is not enabled."""
+    """Write the HA provider of a host. A new configuration is not enabled."""
     statement = upsert(host_ha).values(host_id=host_id, provider=provider)
     connection.execute(statement.on_conflict_do_update(index_elements=["host_id"], set_={"provider": provider}))
 
@@ -92,7 +92,7 @@ def set_simulated(connection: Connection, host_id: int, simulated: Mapping[str, 
 
 
 def list_transitions(connection: Connection, host_id: int) -> list[dict[str, Any]]:
-    """Return the last transitions of a host, the oldest first, by wire names."""
+    """Return the recorded HA state transitions of a host as response fields, the oldest first."""
     row = host_ha_transitions.c
     query = select(row.event, row.previous, row.state, row.checks, row.recoveries).where(row.host_id == host_id)
     return [
@@ -108,7 +108,7 @@ def list_transitions(connection: Connection, host_id: int) -> list[dict[str, Any
 
 
 def shown_ha(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return ``hostha`` of these hosts by id; hosts without a configuration are left out."""
+    """Return the response field ``hostha`` of hosts, by host id. Hosts without an HA configuration are omitted."""
     query = select(host_ha.c.host_id, host_ha.c.enabled, host_ha.c.state, host_ha.c.provider)
     return {
         row.host_id: {"haenable": row.enabled, "hastate": row.state, "haprovider": row.provider}
@@ -121,7 +121,7 @@ NOT_CONFIGURED: Mapping[str, Any] = {"haenable": False, "hastate": HaState.DISAB
 
 
 def list_configured(connection: Connection, host_id: int | None) -> list[dict[str, Any]]:
-    """Return ``hostha`` of all configured hosts, or of one, with the host's id."""
+    """Return the response field ``hostha``, with the host's id, of all configured hosts or of the given host."""
     query = select(
         hosts.c.uuid.label("hostid"),
         host_ha.c.enabled.label("haenable"),
@@ -155,12 +155,15 @@ _FOLLOWED = text(
 
 
 def followed_hosts(connection: Connection) -> Sequence[Row[Any]]:
-    """Return hosts with host HA, with all that decides on their next transitions."""
+    """Return the hosts with host HA, each with the values that decide its next state transition.
+
+    These are hosts with enabled host HA, and hosts whose HA state is not Disabled yet.
+    """
     return connection.execute(_FOLLOWED).all()
 
 
 def record_of(row: Row[Any]) -> HaRecord:
-    """Return how far high availability is with a host of ``followed_hosts``."""
+    """Convert a row of ``followed_hosts`` to the host's HA record: state, counters and times in seconds."""
     return HaRecord(
         HaState(row.ha_state),
         row.in_state_s,
@@ -182,12 +185,20 @@ _SILENT = text(
 
 
 def count_silent(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Return hosts and silent hosts of these hypervisors by zone and cluster; fenced hosts do not count."""
+    """Count the hosts and the silent hosts of these hypervisors, per zone and cluster.
+
+    Fenced hosts are not counted.
+
+    A silent host does not answer its hypervisor's requests.
+    """
     return connection.execute(_SILENT, {"hypervisors": list(hypervisors)}).all()
 
 
 def neighbours(connection: Connection, host_id: int, most: int) -> Sequence[Row[Any]]:
-    """Return hosts of the same cluster that are Up: uuid, name, ip_address, hypervisor and url."""
+    """Return at most ``most`` other hosts of the same cluster that are Up.
+
+    The columns are uuid, name, ip_address, hypervisor and url.
+    """
     query = text(
         "SELECT n.uuid, n.name, n.ip_address, n.hypervisor, n.url FROM hosts h"
         " JOIN hosts n ON n.cluster_id = h.cluster_id AND n.id <> h.id"
@@ -198,12 +209,13 @@ def neighbours(connection: Connection, host_id: int, most: int) -> Sequence[Row[
 
 @dataclass(frozen=True, slots=True)
 class Move:
-    """A state transition of a host, which is written only if no other transition was written since ``version``.
+    """An HA state transition of a host. It is written only if no other transition was written since ``version``.
 
     Attributes:
-        check_begins, reset_begins: whether an activity check or a reset begins with the transition.
+        check_begins: whether an activity check begins with the transition.
+        reset_begins: whether a reset begins with the transition.
         reset_is_over: whether the reset that had begun has a result.
-        activity: the mark of the disks' last writes; None: the one that is kept.
+        activity: the mark of the disks' last writes, or None to leave the stored mark unchanged.
     """
 
     host_id: int

@@ -1,4 +1,4 @@
-"""Rows of management controllers (BMCs): address, whether enabled, and the power state."""
+"""Rows of management controllers (BMCs) of hosts: the address, whether the BMC is enabled, and the power state."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -60,7 +60,7 @@ def read_used_bmc(connection: Connection, host_id: int) -> Row[Any] | None:
 def configure_bmc(connection: Connection, host_id: int, values: Mapping[str, Any]) -> None:
     """Write the connection settings of a host's management controller.
 
-    A new controller is disabled. An enabled controller remains enabled.
+    A new controller is disabled. The settings of an existing controller do not change whether it is enabled.
     """
     statement = insert(bmcs).values(host_id=host_id, **values)
     changed = {**values, "version": bmcs.c.version + 1, "failing": False, "looked": None}
@@ -125,9 +125,10 @@ _CLAIM_DUE = text(
 
 
 def claim_due(connection: Connection, every_s: float, most: int) -> Sequence[Row[Any]]:
-    """Return controllers whose power states were not read for ``every_s`` seconds, so that the caller reads them.
+    """Claim at most ``most`` controllers whose power states were not read for ``every_s`` seconds, and return them.
 
-    No other sweeper gets the same controllers. The columns are those of ``read_bmc``.
+    The caller must read their states. No other sweeper gets the same controllers. The columns are those of
+    ``read_bmc``.
     """
     due = connection.execute(_CLAIM_DUE, {"every": every_s, "most": most}).scalars().all()
     if not due:
@@ -162,13 +163,16 @@ def write_power_states(connection: Connection, seen: Sequence[tuple[int, int, Po
 
 
 def shown_bmcs(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return ``outofbandmanagement`` of these hosts by id, without passwords; hosts without one are left out."""
+    """Return the response field ``outofbandmanagement`` of hosts, without passwords, by host id.
+
+    Hosts without a management controller are omitted.
+    """
     query = select(*_COLUMNS).select_from(_JOINED).where(id_in(bmcs.c.host_id, host_ids))
     return {row.host_id: shown_bmc(row) for row in connection.execute(query)}
 
 
 def shown_bmc(row: Row[Any]) -> dict[str, Any]:
-    """Return ``outofbandmanagement`` of a row of ``read_bmc``."""
+    """Convert a row of ``read_bmc`` to the response field ``outofbandmanagement``, without the password."""
     return {
         "driver": row.driver,
         "address": row.address,

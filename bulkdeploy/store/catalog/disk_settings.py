@@ -22,12 +22,12 @@ TRUE = "true"
 
 @dataclass(frozen=True, slots=True)
 class Rate:
-    """A rate of disks.
+    """A rate limit of disks.
 
     Attributes:
-        parameter: the parameter of calls that sets the rate: ``bytesreadratemax``.
-        field: the field that answers the rate: ``diskBytesReadRateMax``.
-        disk_parameter: the parameter of disks that holds the rate: ``disk.read_bytes_sec_max``.
+        parameter: the parameter of API calls that sets the limit, such as ``bytesreadratemax``.
+        field: the response field with the limit, such as ``diskBytesReadRateMax``.
+        disk_parameter: the disk parameter that stores the limit, such as ``disk.read_bytes_sec_max``.
     """
 
     parameter: str
@@ -48,7 +48,10 @@ RATES = tuple(
 
 
 def disk_parameters_of(given: Arguments, encrypt: str) -> dict[str, str]:
-    """Return the parameters of disks that a call sets; ``encrypt`` is the call's parameter for encryption."""
+    """Return the disk parameters that the arguments of a call set.
+
+    ``encrypt`` is the name of the call's argument that requests encryption.
+    """
     found = {rate.disk_parameter: str(given[rate.parameter]) for rate in RATES if rate.parameter in given}
     if given.get("cachemode"):
         found[CACHE] = given["cachemode"]
@@ -82,7 +85,10 @@ def encrypted(offerings: Table) -> Filter:
 
 
 def show_disk_settings(row: dict[str, Any], encrypt: str) -> None:
-    """Replace ``disk_parameters`` in a row by the fields that answer them."""
+    """Replace the column ``disk_parameters`` of a row by the response fields for cache mode, encryption and rates.
+
+    ``encrypt`` is the name of the response field for encryption.
+    """
     held: Mapping[str, str] = row.pop("disk_parameters")
     row["cacheMode"] = held.get(CACHE)
     row[encrypt] = ENCRYPT in held

@@ -60,8 +60,8 @@ NETWORKS: Column[Any] = networks.c.network_offering_id
 def read_network_offerings(connection: Connection) -> list[dict[str, Any]]:
     """Return every live network offering as the parameters that create it.
 
-    ``_default`` tells whether the installation created the offering. ``_offered`` is that of
-    ``offering_places.read_offerings``.
+    ``_default`` is True if the installation created the offering. ``_offered`` is False if all zones or domains of
+    the offering were deleted, so that no account can use it.
     """
     offering = network_offerings.c
     parts = {"supportedservices": offering.services, "_providers": offering.providers}

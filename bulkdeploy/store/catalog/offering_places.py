@@ -1,6 +1,6 @@
-"""The domains and zones of an offering, as columns, filters, visibility and rows.
+"""The domains and zones to which an offering is restricted: columns, filters, visibility and rows.
 
-Both kinds of offerings keep them as arrays of ids; an empty one means everywhere.
+Each kind of offering stores its domains and its zones as arrays of ids. An empty array means no restriction.
 """
 
 from collections.abc import Iterable
@@ -26,13 +26,14 @@ class Wanted:
     The default selects all offerings that the caller may use.
 
     Attributes:
-        own_of: the id of a domain whose own offerings they must be, and its lineage.
-        recursive: or those of a domain below it.
-        from_below: admins of domains also see offerings of the domains below theirs.
-        usable_in: lineages of domains whose accounts may use them, all of these.
-        zone_ids: zones that they are offered in, all of these.
-        template_bytes: a template's size, which their root disk should hold; of service offerings only.
-        hidden: also those that are inactive or not displayed, as to who has just changed one.
+        own_of: the id and the lineage of a domain; selects the offerings that are restricted to this domain.
+        recursive: also select the offerings that are restricted to subdomains of ``own_of``.
+        from_below: show domain admins the offerings of their subdomains, too.
+        usable_in: lineages of domains; selects offerings that the accounts of each of these domains may use.
+        zone_ids: selects offerings that are available in each of these zones.
+        template_bytes: selects service offerings with root disks at least as large as a template of this size in
+            bytes.
+        hidden: also select offerings that are inactive or not displayed.
     """
 
     own_of: tuple[int, str] | None = None
@@ -44,7 +45,10 @@ class Wanted:
     hidden: bool = False
 
     def conditions(self, offerings: Table) -> list[Condition]:
-        """Return the conditions that the offerings must meet."""
+        """Return the SQL conditions for ``own_of``, ``usable_in`` and ``zone_ids``.
+
+        The caller applies the other attributes.
+        """
         found: list[Condition] = []
         if self.own_of is not None:
             mine = (
@@ -62,13 +66,16 @@ ANY_STATE = "all"
 
 
 def in_state(column: ColumnElement[Any]) -> Filter:
-    """Return the filter of a ``state`` parameter: offerings in this state, or in any."""
+    """Return the filter for the parameter ``state``: it selects offerings in that state, or all for ANY_STATE."""
     of_one = same_text(column)
     return lambda state: true() if state == ANY_STATE else of_one(state)
 
 
 def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
-    """``domainid domain zoneid zone``: uuids and names joined by commas; absent where it is offered everywhere."""
+    """Return the columns ``domainid``, ``domain``, ``zoneid`` and ``zone``: uuids and names, joined by commas.
+
+    A column is NULL if the offering is not restricted to domains or zones.
+    """
     return (
         _joined(domains, domains.c.uuid, offerings.c.domain_ids).label("domainid"),
         _joined(domains, domains.c.name, offerings.c.domain_ids).label("domain"),
@@ -78,9 +85,10 @@ def place_columns(offerings: Table) -> tuple[ColumnElement[Any], ...]:
 
 
 def read_offerings(connection: Connection, entity: Entity, fields: Fields) -> list[dict[str, Any]]:
-    """Return every live offering of a kind as the parameters that create it, with only live domains and zones.
+    """Return every live offering of a kind as the parameters that create it.
 
-    ``_offered`` is False if all of the offering's domains or zones were deleted, so that no account can use it.
+    Deleted domains and zones are removed from the parameters. ``_offered`` is False if all of the offering's
+    domains or all of its zones were deleted, so that no account can use it; then the deleted ones are returned.
     """
     live = {
         name: set(connection.execute(select(table.c.id).where(table.c.removed.is_(None))).scalars())

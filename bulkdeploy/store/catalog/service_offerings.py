@@ -148,7 +148,11 @@ def _filters() -> Filters:
 
 
 def _allows(fixed: str, high: str) -> Filter:
-    """Return the filter for offerings that have at least this amount, or let the caller choose that much."""
+    """Return the filter for offerings with at least the requested amount of a resource.
+
+    ``fixed`` is the column with the fixed amount. If it is NULL, callers choose the amount up to the column
+    ``high``.
+    """
     offering = service_offerings.c
 
     def condition(amount: int) -> Condition:
@@ -197,7 +201,10 @@ def _suits_vm(vm: EntityRef) -> Condition:
 
 
 def _finish(row: dict[str, Any]) -> None:
-    """Complete a row; custom sizes show the least that can be chosen, since Libcloud reads them always."""
+    """Complete a row of a list with the fields that are calculated from other columns.
+
+    A size that callers choose is shown as its minimum, or 0, because Libcloud requires the field.
+    """
     least = {"cpunumber": row["mincpunumber"], "cpuspeed": None, "memory": row["minmemory"]}
     bounds = {name: str(value) for name in BOUNDS if (value := row.pop(name)) is not None}
     row["serviceofferingdetails"] = {**row["serviceofferingdetails"], **bounds} or None

@@ -79,9 +79,12 @@ def live_zones(connection: Connection) -> list[int]:
 
 
 def put_in_zones(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Add templates to zones, given by ``template_id`` and ``zone_id``. They are ready unless ``ready`` is False.
+    """Add templates to zones.
 
-    If a zone has the template already, its ``ready`` and ``status`` are updated if they are given.
+    Each row has ``template_id`` and ``zone_id``, and optionally ``ready`` and ``status``.
+
+    The template is ready in the zone unless ``ready`` is False. If the zone has the template already, ``ready`` and
+    ``status`` are updated if they are given.
     """
     key = ("template_id", "zone_id")
     by_columns: dict[tuple[str, ...], list[Mapping[str, Any]]] = {}
@@ -112,9 +115,9 @@ def remove_from_zone(
 
 
 def users_of(connection: Connection, template_ids: Collection[int]) -> dict[int, str]:
-    """Return, for each template in use, a text that names its first user.
+    """Return, for each template that is in use, a text that names the first VM that uses it.
 
-    A user is a VM that is not expunged and was created from the template, or that has it in its drive.
+    A VM that is not expunged uses the template from which it was created, and the ISO in its drive.
     """
     vm, found = virtual_machines.c, dict[int, str]()
     for column, how in ((vm.iso_id, "has it in its drive"), (vm.template_id, "was made from it")):
@@ -156,9 +159,9 @@ def unshare(connection: Connection, template: EntityRef, account_ids: Iterable[i
 
 
 def share_with_only(connection: Connection, shared: Mapping[int, Collection[int]]) -> None:
-    """Share templates with exactly these accounts, and with the projects that already have them.
+    """Share each template with exactly the given accounts. Permissions of projects are not changed.
 
-    Both by internal id.
+    ``shared`` maps internal template ids to internal account ids.
     """
     grant = template_permissions.c
     pairs = [(template_id, account_id) for template_id, ids in shared.items() for account_id in ids]

@@ -11,9 +11,9 @@ from bulkdeploy.store.tables.offerings import template_permissions, templates
 
 
 def read_sharing(connection: Connection, template: EntityRef) -> Mapping[str, Any]:
-    """Return who may use a template, as response fields.
+    """Return the response fields that describe which accounts and projects may use a template.
 
-    The fields are those of the template, the names of the accounts and the ids of the projects.
+    The fields are the template's id, domain and ``ispublic``, the names of accounts and the ids of projects.
     """
     owned = (
         select(templates.c.is_public, domains.c.uuid)
@@ -40,5 +40,5 @@ def read_sharing(connection: Connection, template: EntityRef) -> Mapping[str, An
 
 
 def owner_of(connection: Connection, template_id: int) -> int:
-    """Return the account that has a template."""
+    """Return the internal id of the account that owns a template."""
     return int(connection.execute(select(templates.c.account_id).where(templates.c.id == template_id)).scalar_one())

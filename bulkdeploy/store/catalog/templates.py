@@ -50,7 +50,7 @@ PERCENT = re.compile(r"(\d{1,3})%")
 
 
 class TemplateFilter(StrEnum):
-    """Words of ``templatefilter`` and ``isofilter``."""
+    """The values of the parameters ``templatefilter`` and ``isofilter``."""
 
     FEATURED = "featured"
     SELF = "self"
@@ -92,7 +92,10 @@ def list_templates(
 
 
 def template_rows(connection: Connection, template_ids: Collection[int]) -> dict[int, Mapping[str, Any]]:
-    """Return live templates by internal id, with the same fields as in lists, each in one of its zones."""
+    """Return live templates by internal id, with the same fields as in lists.
+
+    Fields of a zone are of the best zone.
+    """
     query = _query(_places({}, unique=True)).where(
         id_in(templates.c.id, template_ids), templates.c.removed.is_(None)
     )
@@ -111,7 +114,7 @@ def _completed(connection: Connection, rows: list[dict[str, Any]], tag_type: str
 
 
 def _download(row: Mapping[str, Any]) -> dict[str, str]:
-    """Return how far the download of an image is, in the words of CloudStack."""
+    """Return an entry of the response field ``downloaddetails``: zone, percentage and CloudStack's state."""
     fetched = PERCENT.match(row["status"])
     state = "DOWNLOADED" if row["isready"] else "DOWNLOAD_IN_PROGRESS" if fetched else "DOWNLOAD_ERROR"
     percent = "100" if row["isready"] else fetched[1] if fetched else "0"

@@ -25,13 +25,16 @@ _KIND = text("SELECT format, arch FROM templates WHERE id = :template")
 
 
 def read_image_kind(connection: Connection, template_id: int | None) -> tuple[str, str]:
-    """Return format and architecture of the template that a volume started from, or those of an empty volume."""
+    """Return the image format and the architecture of the template from which a volume was created.
+
+    A volume without a template, or from an ISO, has the format ``QCOW2`` and the architecture ``x86_64``.
+    """
     row = connection.execute(_KIND, {"template": template_id}).first()
     return ("QCOW2", "x86_64") if row is None or row.format == "ISO" else (row.format, row.arch)
 
 
 def is_template_being_made(connection: Connection, vm_id: int) -> bool:
-    """Return whether a job is making a template of a volume of this VM."""
+    """Return whether an unfinished job is creating a template from a volume of this VM."""
     return bool(connection.execute(_IS_MADE, {"vm": vm_id}).scalar_one())
 
 
@@ -41,5 +44,5 @@ def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def fail_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Remove the templates that jobs of these VMs were to make."""
+    """Remove the unfinished templates that jobs of these VMs should have created from volumes."""
     connection.execute(_FAILED, {"vms": int_array(vm_ids)})

@@ -45,7 +45,7 @@ class Configuration:
         return self.text(name, scope, scope_id).lower() == "true"
 
     def number(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> int:
-        """Return a Number setting, in the unit its description names."""
+        """Return the value of a Number setting in a scope. The setting's description names the unit."""
         return int(self.text(name, scope, scope_id))
 
     def decimal(self, name: str, scope: Scope = Scope.GLOBAL, scope_id: int = GLOBAL_ID) -> float:
@@ -53,7 +53,7 @@ class Configuration:
         return float(self.text(name, scope, scope_id))
 
     def scoped(self, name: str, scope: Scope) -> dict[int, str]:
-        """Return the overrides of ``name`` by the id of each ``scope`` that has one."""
+        """Return the values of the setting ``name`` that are set in the given kind of scope, by scope id."""
         return {key[1]: value for key, value in self.overrides.items() if key[0] is scope and key[2] == name}
 
 

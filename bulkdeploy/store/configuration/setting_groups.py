@@ -1,7 +1,7 @@
 """The groups and subgroups in which CloudStack's settings page shows settings.
 
-``setting_groups.csv`` has the subgroups in the order in which the page shows them, each with words. The first word
-of a setting's name that is a subgroup's name or word says where the setting belongs.
+``setting_groups.csv`` lists the subgroups in the order of the page, each with words. A setting belongs to the
+subgroup of the first word in the setting's name that is the name or a word of a subgroup.
 """
 
 import csv
@@ -33,7 +33,7 @@ def all_groups() -> Sequence[SettingGroup]:
 
 @cache
 def group_of(setting: str) -> SettingGroup:
-    """Return where a setting belongs by its name."""
+    """Return the group and subgroup of a setting, according to the words in its name, or OTHERS if none match."""
     by_word = _groups_by_word()
     found = (by_word[word] for word in setting.lower().split(".") if word in by_word)
     return next(found, OTHERS)

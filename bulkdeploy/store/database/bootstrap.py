@@ -1,6 +1,7 @@
-"""The first rows of a new database: ROOT, roles, the admin with keys, default offerings.
+"""The first rows of a new database: the ROOT domain, roles, the admin with keys, and default offerings.
 
-Safe to run at every start and from several processes at once: what exists is left as it is.
+``bootstrap`` may run at every start and in several processes at once: existing rows are not changed, except the
+rules of default roles.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -38,7 +39,7 @@ KEY_BYTES = 64
 
 @dataclass(frozen=True, slots=True)
 class AdminRow:
-    """The default admin as stored; ``secret_key_encrypted`` is for the installation's cipher."""
+    """The stored default admin. The secret key is encrypted with the installation's key."""
 
     username: str
     password_hash: str | None
@@ -187,7 +188,10 @@ def _write_network_offerings(connection: Connection) -> None:
 
 
 def _insert(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Insert rows that may exist; rows with fixed ids leave the id sequence above them."""
+    """Insert rows that may exist already.
+
+    If rows contain fixed ids, the table's id sequence is set above these ids.
+    """
     if not rows:
         return
     connection.execute(insert(table).on_conflict_do_nothing(), rows)

@@ -1,28 +1,31 @@
-"""A cache for numbers of large tables, which each process updates with the changes since its last read.
+"""A cache of numeric columns of large tables. Each process updates its cache with the changes since its last read.
 
-A plan needs a few numbers of every host of its zone, and nearly all of them are what they were at the last plan.
-PostgreSQL knows which are not: every row version carries the transaction that wrote it (its system column
-``xmin``), and a snapshot knows the oldest transaction that was still running (``pg_snapshot_xmin``). Whatever a
-snapshot did not see was written by that transaction or a later one. So the rows whose ``xmin`` is not older
-than the ``pg_snapshot_xmin`` of the last reading are all that can differ from it; asking for these costs a look
-at every row version, but sends and converts only those.
+A plan needs a few numbers of every host of its zone, and nearly all of them are the same as at the last plan.
+PostgreSQL can tell which rows changed: every row version contains the id of the transaction that wrote it (the
+system column ``xmin``), and a snapshot contains the oldest transaction that was still running
+(``pg_snapshot_xmin``). A row that a snapshot did not see was written by that transaction or a later one. Therefore
+only rows whose ``xmin`` is not older than the ``pg_snapshot_xmin`` of the last read can differ from the cache. The
+query for them checks every row version, but returns and converts only these rows.
 
-Why that is so in the cases that one would doubt:
+The following cases are correct, too:
+
 - A transaction that runs for hours holds ``pg_snapshot_xmin`` back: more rows are read again, none is missed.
-- A subtransaction's number is greater than that of its transaction, which is not below ``pg_snapshot_xmin`` while
-  it runs, prepared transactions included. Aborted ones leave no visible version.
-- ``xmin`` has 32 bits and its age compares over two billion transactions, for frozen rows too; a row older than
-  that looks new and is read in vain. With a reading half as old nothing is compared, the whole is read.
-- What the running transaction itself wrote it sees, but it may be rolled back: readings with such rows are answered
-  and not kept. Its rows, and those of its subtransactions, carry its number or a later one. Having a number alone
-  does no harm: locking a row takes one. Rows that it removed count as well, so they are read, too.
-- A second reading's snapshot is later than the kept one's, as READ COMMITTED takes one per statement.
-- Tables truncated or rewritten, databases restored and other servers (a promoted replica) are recognised by their
-  identity, the server's life (``store.database.server_life``) included.
-- Rows deleted leave no trace: ours are marked as removed. A claim on what is not there finds out, and a transaction
-  that loses a race against reality forgets everything (``store.database.engine``).
+- The id of a subtransaction is greater than the id of its transaction, which is not below ``pg_snapshot_xmin``
+while it runs, prepared transactions included. Aborted subtransactions leave no visible row version.
+- ``xmin`` has 32 bits, and its age is compared over two billion transactions, also for frozen rows. An older row
+looks new and is read without need. If the cached read is half as old as this, the whole table is read.
+- A running transaction sees its own changes, but these may be rolled back. A read that contains such rows is
+returned but not cached. These rows, and rows of subtransactions, contain the transaction's id or a later id. A
+transaction id alone does no harm: locking a row assigns one. Rows that the transaction removed count as well, so
+they are also read.
+- The snapshot of a second read is later than that of the cached read, because READ COMMITTED uses one per
+statement.
+- Truncated or rewritten tables, restored databases and other servers (a promoted replica) are recognised by their
+identity, which includes the server's start (``store.database.server_life``).
+- Deleted rows are not noticed, but our rows are marked as removed instead. A claim on a missing row fails, and a
+transaction that loses such a race clears the cache (``store.database.engine``).
 
-Room is checked where it is claimed, so nothing here can overcommit a host. ADR 16 has what else was thought of.
+Capacity is checked where it is claimed, so nothing here can overcommit a host. ADR 16 describes the alternatives.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,13 +50,15 @@ MOST_TRANSACTIONS = 1 << 30
 
 @dataclass(frozen=True, slots=True)
 class CachedTable:
-    """Columns worth keeping.
+    """The columns of a table that a ``ColumnCache`` stores.
 
     Attributes:
-        name: the table.
-        columns: names to SQL of NOT NULL bigints; the first is the key, a positive id that never changes.
-        gone: SQL that is true of rows which are not part of the answer (any more).
-        scope: SQL with ``%(scope)s``, an id, that no row ever leaves or enters.
+        name: the table's name.
+        columns: the SQL expression of each column by name: bigints that are NOT NULL. The first is the key, a
+            positive id that never changes.
+        gone: the SQL condition for rows that are not part of the result (any more).
+        scope: an SQL condition with the id ``%(scope)s``, which divides the table into parts. A row never changes
+            its part.
     """
 
     name: str
@@ -63,7 +68,7 @@ class CachedTable:
 
     @property
     def key(self) -> str:
-        """The name of the first column, which identifies a row."""
+        """The name of the key column, which identifies a row."""
         return next(iter(self.columns))
 
 
@@ -84,14 +89,21 @@ class ColumnCache:
         self._readings: dict[tuple[str, int], _Reading] = {}
 
     def read(self, connection: Connection, table: CachedTable, scope: int) -> Mapping[str, Ints]:
-        """Return the table's columns as the connection sees them now, sorted by key. Not to be written into."""
+        """Return the current columns of one scope of a table, sorted by key, and update the cache.
+
+        The columns include all changes that the connection's transaction sees. The caller must not modify the
+        arrays.
+        """
         (found,) = self.read_all(connection, [(table, scope)])
         return found
 
     def read_all(
         self, connection: Connection, wanted: Sequence[tuple[CachedTable, int]]
     ) -> list[Mapping[str, Ints]]:
-        """Read several tables as ``read`` does, all in one statement."""
+        """Return the current columns of several pairs of table and scope, with one statement for all.
+
+        Each result is the same as that of ``read``.
+        """
         with self._lock:
             requested = [_Wanted(table, scope, self._readings.get((table.name, scope))) for table, scope in wanted]
         readings = []

@@ -1,11 +1,10 @@
-"""The outcome of a commit whose response was lost, found by the number of the transaction.
+"""The outcome of a commit whose response was lost, found by the id of the transaction.
 
-A connection that breaks during COMMIT leaves its user in doubt. So the number is noted before, and asked for
-afterwards on another connection.
+If a connection breaks during COMMIT, the client does not know the outcome. Therefore the transaction's id is
+recorded before the commit, and its status is queried afterwards on another connection.
 
-A server that ended without a shutdown, or one of whose processes crashed, may have lost the transaction and given
-its number to another one: what it says of a number from its earlier life proves only that nothing was committed,
-never that it was.
+A server that crashed may have lost the transaction and assigned its id to another transaction. In this case the
+status "committed" proves nothing, but any other status still proves that the transaction was not committed.
 """
 
 import time
@@ -46,7 +45,7 @@ def was_committed(engine: Engine, mark: TransactionMark) -> bool:
     If the transaction is still open although its client's connection broke, its session is terminated.
 
     Raises:
-        OutcomeUnknown: the database did not tell within PATIENCE_S, or recovered from a crash since.
+        OutcomeUnknown: the database did not answer within PATIENCE_S seconds, or has recovered from a crash since.
     """
     deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:

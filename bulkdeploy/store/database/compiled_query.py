@@ -1,7 +1,8 @@
-"""Queries that run thousands of times per second: compiled once, and run on libpq below psycopg.
+"""Queries that run thousands of times per second: compiled once, and executed on libpq, below psycopg.
 
-What SQLAlchemy and psycopg do around such a statement (looking it up, its parameters, a cursor, a description of
-each column) costs more than the rest of it in this process: docs/explanation/performance.md has the measurement.
+For such a statement, most of the CPU time of this process is spent in SQLAlchemy and psycopg: for the lookup of the
+statement, its parameters, a cursor and the description of each column. docs/explanation/performance.md has the
+measurement.
 """
 
 import re
@@ -31,9 +32,9 @@ _PLACEHOLDER = re.compile(r"%(?:\((\w+)\)s|%)")
 
 
 class CompiledQuery:
-    """A query that is compiled once and whose rows psycopg reads directly.
+    """A query that is compiled once and executed with little overhead, as a prepared statement if possible.
 
-    Its parameters are texts with defaults.
+    All parameters of the query are texts.
     """
 
     def __init__(self, query: Select[Any]) -> None:
@@ -64,7 +65,7 @@ class CompiledQuery:
         return tuple(str(column.name) for column in self._query.selected_columns)
 
     def rows(self, connection: Connection, **parameters: str) -> list[dict[str, Any]]:
-        """Return the rows by column name, for these values of the query's parameters."""
+        """Execute the query with these values of its parameters, and return the rows as dictionaries."""
         return [dict(zip(self._columns, row, strict=True)) for row in self.tuples(connection, **parameters)]
 
     def tuples(self, connection: Connection, **parameters: str) -> list[tuple[Any, ...]]:
@@ -99,7 +100,10 @@ class CompiledQuery:
 
 
 class TwoQueries:
-    """Two queries combined into one statement, with one round trip and one snapshot for both."""
+    """Two queries that are combined into one statement, with one round trip and one snapshot for both.
+
+    The first column of each query must not be NULL.
+    """
 
     def __init__(self, first: Select[Any], second: Select[Any]) -> None:
         left, right = first.subquery("first"), second.subquery("second")
@@ -108,7 +112,7 @@ class TwoQueries:
         self._names = tuple(left.columns.keys()), tuple(right.columns.keys())
 
     def rows(self, connection: Connection, **parameters: str) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-        """Return the rows of each by column name; the first column of neither is ever NULL."""
+        """Execute both queries, and return the rows of the first and of the second query as dictionaries."""
         first, second = self._names
         of_first, of_second = [], []
         for row in self._both.tuples(connection, **parameters):
@@ -120,7 +124,7 @@ class TwoQueries:
 
 
 def _is_prepared_anew(result: PGresult) -> bool:
-    """Return whether the statement is only to be prepared once more: a session may outlive a migration."""
+    """Return whether the statement must be prepared again, because a migration changed the schema."""
     return result.error_field(DiagnosticField.SQLSTATE) in OUTLIVED
 
 
@@ -133,8 +137,7 @@ def _rows(result: PGresult, below: psycopg.Connection[Any]) -> list[tuple[Any, .
 def _require(result: PGresult, session: PGconn, connection: Connection) -> PGresult:
     """Return the result if the statement succeeded; otherwise raise the matching psycopg error.
 
-    Raises:
-        psycopg.Error: it says what went wrong.
+    A broken connection is also invalidated.
     """
     if session.status == ConnStatus.BAD:  # SQLAlchemy did not see it break, and would try to use it again
         connection.invalidate()

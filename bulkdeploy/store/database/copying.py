@@ -1,8 +1,8 @@
 """Writing many rows by COPY, and reading many numbers as numpy columns.
 
-Rows of a batch share most of their values, so a table is written from columns: a constant is
-escaped once, a sequence contributes one value per row. This is several times cheaper than a
-parameter per value (docs/explanation/performance.md has the measurement).
+Rows of a batch share most of their values, so rows are written from columns: a constant is escaped once, and a
+sequence has one value per row. This is several times cheaper than one statement parameter per value
+(docs/explanation/performance.md has the measurement).
 """
 
 import re
@@ -25,7 +25,11 @@ _ROWS_PER_CHUNK = 2000
 
 
 class PerRow:
-    """A column whose value differs from row to row. ``plain`` values contain no character that must be escaped."""
+    """The values of a column that differ from row to row.
+
+    ``plain`` means that no value contains a character that COPY escapes; such characters are escaped only if it is
+    False.
+    """
 
     def __init__(self, values: Sequence[object], *, plain: bool = True) -> None:
         self.values: Sequence[object] = values if plain or _is_plain(values) else [_text(value) for value in values]
@@ -60,7 +64,7 @@ def _element(value: object) -> str:
 
 
 def columns_from(rows: Sequence[Mapping[str, Any]]) -> dict[str, object]:
-    """Return the columns of rows that set the same ones, for ``copy_rows``."""
+    """Convert rows that all have the same columns to the columns that ``copy_rows`` expects."""
     return {name: _column([row[name] for row in rows]) for name in rows[0]}
 
 
@@ -170,15 +174,15 @@ def array_of_numbers(data: bytes | None) -> NDArray[np.int64]:
 
 
 def reserve_ids(connection: Connection, table: Table, count: int) -> list[int]:
-    """``count`` fresh ids of a table's identity column, ascending."""
+    """Return ``count`` new ids of a table's identity column, in ascending order."""
     (ids,) = reserve_numbers(connection, [(table, count)])
     return ids
 
 
 def reserve_numbers(connection: Connection, wanted: Sequence[tuple[Table | SqlSequence, int]]) -> list[list[int]]:
-    """Return new ascending numbers, as many as requested from each source, in one statement.
+    """Return new ascending numbers, in one statement: one list for each pair of source and count.
 
-    A source is a sequence, or a table whose next ids are reserved.
+    A source is a sequence, or a table, whose next ids are reserved.
     """
     # The subquery has the sequence looked up once, not for each number.
     arrays = ", ".join(

@@ -7,10 +7,10 @@ LAST_PORT = 65535
 
 
 def database_parameters(url: str) -> dict[str, str]:
-    """Return libpq's parameters of ``url``; SQLAlchemy's ``postgresql+psycopg://`` is accepted, too.
+    """Return libpq's parameters of ``url``. SQLAlchemy's scheme ``postgresql+psycopg`` is accepted, too.
 
     Raises:
-        ValueError: it is none, and why; passwords are not shown.
+        ValueError: libpq rejects the URL. The error says why and does not show the password.
     """
     scheme, _, rest = url.partition("://")
     scheme = scheme.partition("+")[0]
@@ -25,7 +25,10 @@ def database_parameters(url: str) -> dict[str, str]:
 
 
 def _without_user(scheme: str, rest: str) -> str:
-    """Return libpq's error about a URL without user and password: its texts quote the URL."""
+    """Return libpq's error about a URL.
+
+    Libpq's text quotes the URL, so user and password are removed from it first.
+    """
     try:
         conninfo_to_dict(f"{scheme}://{rest.rpartition('@')[2]}")
     except ProgrammingError as error:

@@ -1,6 +1,7 @@
 """Connections to PostgreSQL, and transactions that are repeated after a conflict (one file: they share a session).
 
-No statement changes a session: what a transaction needs it says itself, so a pooler may give each another session.
+No statement changes the session. Each transaction sets its own options, so a pooler may use another session for
+each.
 """
 
 import random
@@ -100,14 +101,14 @@ class Plans(Enum):
 
 
 class WriteWhereReading(Exception):
-    """A statement that may change something, on a connection that is for reading."""
+    """Raised for a statement that may change data on a connection that allows only queries."""
 
     def __init__(self, statement: str) -> None:
         super().__init__(f"a connection for reading was given: {statement.split(maxsplit=1)[0]}")
 
 
 class TransactionConflict(Exception):
-    """Raised inside a transaction that must be repeated from the start: another one was faster."""
+    """Raised inside a transaction that must be repeated because a concurrent transaction changed the same data."""
 
 
 class _Question(BegunAnew):
@@ -348,7 +349,7 @@ def _is_lock_timeout(error: DBAPIError | psycopg.Error) -> bool:
 
 
 def _conflict(error: DBAPIError | psycopg.Error) -> str:
-    """Return the kind of conflict that an error of the database is; another error is raised again."""
+    """Return the name of the conflict that a database error reports. Other errors are raised again."""
     cause = error.orig if isinstance(error, DBAPIError) else error
     if isinstance(cause, psycopg.Error):
         if cause.sqlstate in (SERIALIZATION_FAILURE, DEADLOCK_DETECTED):

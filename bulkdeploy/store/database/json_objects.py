@@ -39,15 +39,16 @@ Part: TypeAlias = Callable[[Fields], Select[Any]]
 
 
 class NoJson(Exception):
-    """A column of this type cannot be a field of that type in a JSON text made by the database."""
+    """Raised if the database cannot convert a column of this SQL type to a response field of that type."""
 
 
 class JsonQuery:
     """A query that returns objects with these fields as JSON texts. Fields without a column or a part are omitted.
 
     Args:
-        query: a column for each plain field, after the object's id; one row for each object.
-        parts: which fields others read; an object that a part does not find has empty lists of it, and no field.
+        query: selects the object's id, and then a column for each plain field; returns one row for each object.
+        parts: further queries, by the names of the fields that they return. If a part returns no row for an object,
+            the object gets an empty list for each list field of this part.
     """
 
     def __init__(self, fields: Fields, query: Select[Any], parts: Mapping[str, Part]) -> None:
@@ -60,7 +61,7 @@ class JsonQuery:
         self._empty = [",".join(f'"{one.name}":[]' for one in run if one.fields) for _, run in runs]
 
     def texts(self, connection: Connection, **parameters: str) -> dict[Any, str]:
-        """Return the objects by id, for these values of the queries' parameters."""
+        """Execute the query and its parts with these parameters; return the objects' JSON texts by object id."""
         rows = self._own.tuples(connection, **parameters)
         if not rows:
             return {}
@@ -86,7 +87,7 @@ def members(fields: Fields, columns: Columns, arrays: Arrays | None = None) -> C
     """Return an SQL expression for the members of a JSON object: its fields in order, without NULL fields.
 
     Raises:
-        NoJson: see there.
+        NoJson: the database cannot convert a column to the type of its field.
     """
     values = ((one, _value(one, columns, arrays or {})) for one in fields)
     named = [literal_column(f"'\"{one.name}\":'", Text) + value for one, value in values if value is not None]
@@ -94,7 +95,7 @@ def members(fields: Fields, columns: Columns, arrays: Arrays | None = None) -> C
 
 
 def array(fields: Fields, columns: Columns, order: ColumnElement[Any], arrays: Arrays | None = None) -> Any:
-    """Return rows that are put together, as a JSON array of objects."""
+    """Return an SQL aggregate that joins the rows of a group to a JSON array of objects, sorted by ``order``."""
     one = _text("{") + members(fields, columns, arrays) + _text("}")
     joined = func.string_agg(one, aggregate_order_by(_text(","), order))
     return _text("[") + func.coalesce(joined, _text("")) + _text("]")
@@ -126,7 +127,7 @@ def _value(one: Field, columns: Columns, arrays: Arrays) -> ColumnElement[str] |
 
 
 def _map(column: ColumnElement[Any]) -> ColumnElement[str]:
-    """Return a JSON object whose values are texts. Empty objects, which are the most frequent, are cheap."""
+    """Return an SQL expression for a JSON object whose values are texts. Empty objects take a fast path."""
     pair = func.jsonb_each_text(column).table_valued("key", "value")
     member = cast(func.to_json(pair.c.key), Text) + _text(":") + cast(func.to_json(pair.c.value), Text)
     joined = select(func.string_agg(member, _text(","))).scalar_subquery()

@@ -1,9 +1,8 @@
 """The combination of concurrent look-ups of one kind: one query serves all threads of a process.
 
-Hundreds of clients that poll ask for two things, again and again: who they are, and one job. While one thread
-queries, the keys of others gather, and one query then answers all of them (``joined_requests``). Nothing is
-remembered: each call gets what was committed before a query that began after the call. ADR 18 has what it saves,
-and what can go wrong.
+Hundreds of polling clients repeat two queries: for their user, and for one job. While one thread executes a query,
+the keys of other threads are collected, and the next query then answers all of them (``joined_requests``). Results
+are not cached: each caller gets data from a query that began after its call. ADR 18 has the savings and the risks.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -39,11 +38,14 @@ class Coalescer(Generic[K, V]):
 
     @property
     def waiting(self) -> int:
-        """The number of keys that have gathered."""
+        """The number of keys that wait for the next query."""
         return self._requests.waiting
 
     def find(self, connection: Connection, key: K) -> V | None:
-        """Return the object with this key, or None. Threads share the object, so it must not be changed."""
+        """Return the object with this key, or None if there is none.
+
+        Threads share the object and must not change it.
+        """
         try:
             found = self._requests.run((connection, key))
         except Unserved:
@@ -53,7 +55,10 @@ class Coalescer(Generic[K, V]):
         return found.get(key)
 
     def _read_together(self, requests: Sequence[tuple[Connection, K]]) -> Sequence[Mapping[K, V] | None]:
-        """Return the rows for each request, by the connection of the first; None if the query failed."""
+        """Return the result of one query for each request: all objects by key, or None if the query failed.
+
+        The query uses the connection of the first request.
+        """
         connection, keys = requests[0][0], dict.fromkeys(key for _, key in requests)
         try:
             found: Mapping[K, V] | None = self._read(connection, list(keys))
@@ -75,7 +80,7 @@ class Coalescers:
 
 
 def find_coalesced(connection: Connection, read: Read[K, V], key: K) -> V | None:
-    """Return the object that ``read`` finds for ``key``, or None.
+    """Return the object that ``read`` finds for ``key``, or None if there is none.
 
     On connections of a reading engine, the look-up is combined with those of other threads.
     """

@@ -1,4 +1,7 @@
-"""The repair of a restored database: numbers that may have been used since the backup are skipped."""
+"""The repair of a database that was restored from a backup.
+
+Numbers that may have been used after the backup are skipped.
+"""
 
 from sqlalchemy import Connection, text
 

@@ -1,8 +1,9 @@
-"""The check whether a PostgreSQL server is still the one whose transaction numbers are known.
+"""The check whether a PostgreSQL server has recovered from a crash since its transaction ids were read.
 
-A server that recovers, after a crash of its own or of one of its processes, may give numbers a second time that
-were given before and left no trace in its log. It then forgets its statistics, and counts them anew from that
-moment on; over a shutdown it keeps them. (Resetting them by hand begins a life for nothing, no more.)
+After a crash of the server or of one of its processes, a server may assign transaction ids again that were assigned
+before the crash and left no trace in its log. A recovery resets the server's statistics, and a normal shutdown does
+not. Therefore the time of the last reset identifies the period without a crash. A manual reset of the statistics
+only causes an unnecessary new period.
 """
 
 LIFE_BEGAN = "pg_stat_get_bgwriter_stat_reset_time()"

@@ -1,10 +1,10 @@
 """Shared transactions: calls that arrive during a commit wait, and are then committed together (ADR 62).
 
-A transaction for many costs little more than one for one: locks, the reads of a zone, statements and above all the
-wait for the disk are there once (``joined_requests``). Nobody is answered before the commit.
+A transaction for many calls costs little more than a transaction for one call: locks, the reads of a zone,
+statements and above all the wait for the disk are shared (``joined_requests``). No call returns before the commit.
 
-A transaction that would keep others waiting for long gives up, and its calls are tried alone: it waits for a lock
-of another session's, asks a program, or loses races again and again.
+A shared transaction that would delay its calls for long is given up, and its calls are run one by one. This happens
+if it waits for a lock of another session, must run a program, or repeatedly conflicts with other transactions.
 """
 
 from collections.abc import Callable, Collection, Sequence
@@ -34,9 +34,9 @@ MOST_WAIT = "250ms"
 
 
 class Apart(Exception):
-    """Raised in a shared transaction if some entries, given by number, cannot share it.
+    """Raised in a shared transaction if some of its requests must run alone, in transactions of their own.
 
-    The transaction is rolled back.
+    ``entries`` are the positions of these requests. The shared transaction is rolled back.
     """
 
     def __init__(self, entries: Collection[int]) -> None:
@@ -63,10 +63,10 @@ class SharedTransaction(Generic[T, R]):
 
     Args:
         engine: the database.
-        work: does what is asked for in a transaction of ``run_transaction``, with a result for each, or raises.
-            If it raises for one request alone, that is the answer. If it raises for several, all is undone, and
-            those of ``Apart``, or all of them if it was another error, are tried alone; an error after ``work``
-            is the error of all.
+        work: processes the requests in a transaction of ``run_transaction`` and returns one result per request. If
+            it raises for a single request, ``run`` raises the same error. If it raises for several requests, all of
+            them are rolled back, and the requests of ``Apart``, or all of them after another error, run alone. An
+            error of the commit is raised for all requests.
     """
 
     def __init__(self, engine: Engine, work: Callable[[Connection, Sequence[T]], Sequence[R]]) -> None:
@@ -79,7 +79,7 @@ class SharedTransaction(Generic[T, R]):
         return self._requests.waiting
 
     def run(self, requested: T) -> R:
-        """Return the result of ``work`` for this request after the commit.
+        """Process this request together with others by ``work``, and return its result after the commit.
 
         Errors of ``work`` and of the commit are raised.
         """
@@ -96,7 +96,7 @@ class SharedTransaction(Generic[T, R]):
         return outcome.result[0]
 
     def _run_together(self, requests: Sequence[T]) -> Sequence[_Outcome[R]]:
-        """Return the outcome of each request: a result, an error, or the order to repeat it alone."""
+        """Return the outcome of each request: a result, an error, or that the request must run alone."""
         outcomes: list[_Outcome[R]] = [_Outcome() for _ in requests]
         together = list(range(len(requests)))
         while together:
@@ -118,7 +118,10 @@ class SharedTransaction(Generic[T, R]):
         return outcomes
 
     def _fail(self, outcomes: Sequence[_Outcome[R]], error: Exception, *, is_undone: bool) -> None:
-        """Note an error that may be anybody's: requests of several that were undone are tried alone."""
+        """Write an error into all outcomes.
+
+        If several requests were rolled back, mark them to run alone instead.
+        """
         is_apart = is_undone and len(outcomes) > 1
         for outcome in outcomes:
             outcome.is_apart, outcome.error = is_apart, None if is_apart else error

@@ -26,7 +26,7 @@ from bulkdeploy.domain.virtual_machines.firmware import UEFI
 
 
 def read_zone(connection: Connection, zone_id: int) -> ZoneFacts | None:
-    """Return the zone, or None when it was removed."""
+    """Return the zone, or None if it was removed."""
     row = connection.execute(
         text("SELECT * FROM zones WHERE id = :id AND removed IS NULL"), {"id": zone_id}
     ).first()
@@ -44,7 +44,7 @@ def read_zone(connection: Connection, zone_id: int) -> ZoneFacts | None:
 
 
 def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | None:
-    """Return the service offering, or None when it was removed."""
+    """Return the service offering, or None if it was removed."""
     row = connection.execute(
         text("SELECT * FROM service_offerings WHERE id = :id AND removed IS NULL"), {"id": offering_id}
     ).first()
@@ -75,7 +75,7 @@ def read_offering(connection: Connection, offering_id: int) -> OfferingFacts | N
 
 
 def read_disk_offering(connection: Connection, offering_id: int) -> DiskOfferingFacts | None:
-    """Return the disk offering, or None when it was removed."""
+    """Return the disk offering, or None if it was removed."""
     row = connection.execute(
         text("SELECT * FROM disk_offerings WHERE id = :id AND removed IS NULL"), {"id": offering_id}
     ).first()
@@ -134,7 +134,7 @@ def read_template(connection: Connection, template_id: int, zone_id: int, owner:
 def read_networks(
     connection: Connection, *, ids: Sequence[int] | None = None, zone_id: int | None = None
 ) -> list[NetworkFacts]:
-    """Live networks by id, or all of a zone, ordered by id."""
+    """Return the live networks with these ids, or all live networks of a zone, ordered by id."""
     rows = connection.execute(
         text(
             "SELECT n.*, d.lineage, o.services,"
@@ -171,7 +171,10 @@ def read_networks(
 def read_affinity_groups(
     connection: Connection, owner: Owner, *, ids: Sequence[int] | None = None, names: Sequence[str] | None = None
 ) -> list[AffinityFacts]:
-    """Live affinity groups by id, or by name among the owner's and its domains', ordered by id."""
+    """Return live affinity groups by id or by name, ordered by id. Unknown ids and names are omitted.
+
+    Names are searched among the groups of the owner, of the owner's domain and of the domains above it.
+    """
     rows = connection.execute(
         text(
             "SELECT g.*, d.lineage FROM affinity_groups g JOIN domains d ON d.id = g.domain_id"
@@ -195,9 +198,10 @@ def read_affinity_groups(
 def read_security_groups(
     connection: Connection, owner: Owner, *, ids: Sequence[int] | None = None, names: Sequence[str] | None = None
 ) -> dict[str, tuple[int, int]]:
-    """Live security groups by id, or by name among the owner's: name -> (id, account id).
+    """Return the ids of live security groups and of their accounts, by name or by the text of the id.
 
-    They cannot be deleted until the transaction ends.
+    The keys are ids if ``ids`` is given, otherwise names, which are searched among the owner's groups. The groups
+    cannot be deleted until the transaction ends.
     """
     rows = connection.execute(
         text(
@@ -216,7 +220,7 @@ def read_security_groups(
 
 
 def ensure_default_security_groups(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Create the groups named ``default`` of these accounts where they are missing (cloudstack-protocol.md 5.4)."""
+    """Create the missing security groups named ``default`` of these accounts (cloudstack-protocol.md 5.4)."""
     connection.execute(
         text(
             "INSERT INTO security_groups (name, description, account_id)"
@@ -255,7 +259,10 @@ def count_key_pairs(connection: Connection, owner: Owner, names: Sequence[str]) 
 
 
 def names_in_use(connection: Connection, names: Sequence[str], network_ids: Sequence[int]) -> set[str]:
-    """Return those of these host names that a live VM in one of these networks uses already."""
+    """Return the host names, in lower case, that a live VM in one of these networks already uses.
+
+    Only names out of ``names`` are returned. Case is ignored.
+    """
     rows = connection.execute(
         text(
             "SELECT DISTINCT lower(v.name) FROM virtual_machines v JOIN nics n ON n.vm_id = v.id"
@@ -268,7 +275,7 @@ def names_in_use(connection: Connection, names: Sequence[str], network_ids: Sequ
 
 
 def host_problem(connection: Connection, host_id: int, zone_id: int) -> str | None:
-    """Return the reason why a requested host cannot accept any VM, or None if its zone and state are right."""
+    """Return the reason why a requested host cannot accept VMs, or None if its zone and its state allow them."""
     row = connection.execute(text("SELECT * FROM hosts WHERE id = :id"), {"id": host_id}).one()
     if row.zone_id != zone_id:
         return "it is not in the zone"
@@ -278,14 +285,17 @@ def host_problem(connection: Connection, host_id: int, zone_id: int) -> str | No
 
 
 def account_state(connection: Connection, account_id: int) -> AccountState:
-    """Return whether an account is enabled."""
+    """Return the state of an account, such as enabled or disabled."""
     return AccountState(
         connection.execute(text("SELECT state FROM accounts WHERE id = :id"), {"id": account_id}).scalar_one()
     )
 
 
 def pin_zone(connection: Connection, table: str, row_id: int) -> int | None:
-    """Return the zone of a pod or cluster, or None when it was removed."""
+    """Return the id of the zone of a pod or cluster, or None if the pod or cluster was removed.
+
+    ``table`` is the name of the table that contains the row ``row_id``.
+    """
     row = connection.execute(
         text(f"SELECT zone_id, removed FROM {table} WHERE id = :id"),  # noqa: S608 - pods or clusters
         {"id": row_id},

@@ -1,7 +1,7 @@
 """The rows of deploy calls, written by COPY in the claiming transaction (one file: all rows of a call).
 
-What is written here exists whole or not at all: VMs, nics, volumes, group memberships, jobs, the outbox and the
-Scheduled events. Ids are reserved first (``new_vms``), so that rows can refer to each other.
+All rows are written in one transaction: VMs, NICs, volumes, group memberships, jobs, the outbox and the Scheduled
+events. Ids are reserved first (``new_vms``), so that rows can refer to each other.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -53,7 +53,7 @@ def write_deployments(
     queue of the jobs of each call.
 
     Raises:
-        TransactionConflict: an instance group was made or deleted at this moment.
+        TransactionConflict: a concurrent transaction created or deleted an instance group of the same name.
     """
     parts = [part for call in calls for part in call.parts]
     callers = [call.call for call in calls for _ in call.parts]
@@ -120,7 +120,7 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
     Returns None if ``name`` is None. The group cannot be deleted until the transaction ends.
 
     Raises:
-        TransactionConflict: it was made or deleted at this moment.
+        TransactionConflict: a concurrent transaction created or deleted the group.
     """
     if name is None:
         return None
@@ -135,9 +135,9 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
 def _vms(
     part: CallPart, call: DeployCall, deployment_id: int, group_id: int | None, lease: Mapping[str, object]
 ) -> tuple[int, dict[str, object]]:
-    """Return the number of VMs and the columns of their rows with the claimed hosts.
+    """Return the number of VMs of a part, and the columns of their rows.
 
-    Hosts are left out if the VMs must not be started.
+    The columns of the host are NULL if the VMs must not be started.
     """
     spec, placed = part.spec, part.plan
     return part.count, {
@@ -172,7 +172,7 @@ def _vms(
 
 
 def _leases(connection: Connection, parts: Sequence[CallPart]) -> list[Mapping[str, object]]:
-    """Return the columns of the lease of each part's VMs, which begins now; none for parts without a lease."""
+    """Return the lease columns of each part's VMs. A lease begins now. Parts without a lease have no columns."""
     if all(part.spec.lease is None for part in parts):
         return [{} for _ in parts]
     now = read_clock(connection)
@@ -193,7 +193,10 @@ def _details_of(spec: DeploySpec) -> dict[str, str]:
 
 
 def _volumes(part: CallPart) -> Iterator[tuple[int, dict[str, object]]]:
-    """Yield the volumes in the pools that were claimed; without a pool if the VMs are not to be started."""
+    """Yield the number and the columns of the volumes for each disk of a part's VMs, with their claimed pools.
+
+    The pool is NULL if the VMs must not be started.
+    """
     spec, placed = part.spec, part.plan
     for position, disk in enumerate(spec.disks):
         yield (

@@ -39,7 +39,7 @@ class DeployedVms:
 
 
 def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[bytes, DeployedVms] | None:
-    """Return the fingerprint and the jobs of the earlier call with this request token, or None.
+    """Return the fingerprint and the result of the earlier call with this request token, or None.
 
     Waits for an unfinished call with the same token, and makes later calls wait until this transaction ends.
     """
@@ -68,7 +68,7 @@ def find_by_token(connection: Connection, user_id: int, token: str) -> tuple[byt
 
 
 def is_bulk(connection: Connection, deployment_id: int) -> bool:
-    """Return whether the deployment was made by a bulk call."""
+    """Return whether a bulk call created the deployment."""
     query = select(deployments.c.bulk).where(deployments.c.id == deployment_id)
     return bool(connection.execute(query).scalar_one())
 
@@ -82,7 +82,7 @@ ORDERS: Orders = {
 
 
 def list_deployments(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Bulk deployments, newest first, with their stored plan (``plan``) and internal id (``_id``)."""
+    """Return one page of bulk deployments, newest first, with stored plan (``plan``) and internal id (``_id``)."""
     query = filtered(
         select(
             deployments.c.id.label("_id"),
@@ -120,7 +120,7 @@ def count_succeeded(connection: Connection, deployment_id: int) -> dict[int, int
 
 
 def deployment_owner(connection: Connection, deployment_id: int) -> int:
-    """Return the account (by id) that the deployment's VMs belong to."""
+    """Return the internal id of the account that owns the deployment's VMs."""
     query = select(deployments.c.account_id).where(deployments.c.id == deployment_id)
     return int(connection.execute(query).scalar_one())
 
@@ -139,7 +139,10 @@ def plan_clusters(connection: Connection, plans: Sequence[Mapping[str, Any]]) ->
 
 
 def plan_hosts(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return names and uuids of these hosts, their clusters and pods, by host id; removed ones are left out."""
+    """Return names and uuids of these hosts, their clusters and their pods, by host id.
+
+    Removed hosts are omitted.
+    """
     rows = connection.execute(
         text(
             "SELECT h.id, h.uuid AS hostid, h.name AS hostname, c.uuid AS clusterid, c.name AS clustername,"
@@ -160,7 +163,7 @@ def pool_uuids(connection: Connection, pool_ids: Sequence[int]) -> dict[int, UUI
 
 
 def vm_places(connection: Connection, vm_uuids: Sequence[str]) -> dict[str, Row[Any]]:
-    """Return the name, ``host_id`` and ``pool_ids`` of the existing ones of these VMs, by uuid.
+    """Return the uuid, name, ``host_id`` and ``pool_ids`` of VMs by uuid. Unknown VMs are omitted.
 
     ``pool_ids`` are the storage pools of the VM's volumes in the order of their device ids.
     """

@@ -1,4 +1,4 @@
-"""The health of guests of replaced VMs in managed deployments: checks that are due, and their results."""
+"""The health of guests of replaced VMs in managed deployments: due health checks and their results."""
 
 from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime
@@ -56,7 +56,7 @@ _DELETE_OLD = text("DELETE FROM guest_health WHERE checked < now() - interval '1
 
 
 def note_answers(connection: Connection, began: datetime, answers: Mapping[int, bool]) -> None:
-    """Write which of these VMs answered a check that began at ``began``. Later results are kept.
+    """Write whether each of these VMs answered a check that began at ``began``. Newer results are not replaced.
 
     Results that are older than a day are deleted.
     """
@@ -93,7 +93,7 @@ def health_of_guests(connection: Connection, vm_ids: Sequence[int], timeout_s: i
 
 
 def forget_health(connection: Connection, vm_ids: Collection[int]) -> None:
-    """Delete the results of earlier checks, so that these guests have the whole timeout again to answer."""
+    """Delete the results of earlier checks, so that the timeout of these guests begins again."""
     query = text("DELETE FROM guest_health WHERE vm_id = ANY(CAST(:vms AS bigint[]))")
     connection.execute(query, {"vms": int_array(sorted(vm_ids))})
 

@@ -23,7 +23,7 @@ _BROKEN = text(
 
 
 def broken_vms(connection: Connection, vm_ids: Collection[int], after_s: int) -> list[int]:
-    """Return those of these VMs that must be healed.
+    """Return the ids of the VMs out of ``vm_ids`` that must be healed.
 
     These are VMs in state Error, and VMs that have been Stopped for at least ``after_s`` seconds without a call. A
     VM that was stopped by its newest job was stopped on purpose, unless its guest had ended before. VMs with an
@@ -64,7 +64,7 @@ def note_healing(connection: Connection, deployment_id: int, broken: int) -> int
 
 
 def deployment_uuid(connection: Connection, deployment_id: int) -> UUID:
-    """Return the id of a deployment that clients see."""
+    """Return the uuid of a deployment, by which API clients identify it."""
     query = text("SELECT uuid FROM deployments WHERE id = :id")
     found: UUID = connection.execute(query, {"id": deployment_id}).scalar_one()
     return found

@@ -29,7 +29,7 @@ def parts_of_deployment(deployment_id: int) -> Select[Any]:
 
 
 def insert_managed(connection: Connection, deployment_id: int, recorded: RecordedCall, desired: int) -> None:
-    """Insert the row that makes a deployment a managed one."""
+    """Insert the row that makes a deployment managed. ``desired`` is the number of VMs that it should have."""
     values = {
         "deployment_id": deployment_id,
         "desired_count": desired,
@@ -54,7 +54,7 @@ def lock_managed(connection: Connection, deployment_id: int) -> Row[Any] | None:
 
 
 def update_managed(connection: Connection, deployment_id: int, values: Mapping[str, Any]) -> None:
-    """Change columns of a managed deployment; the next comparison is due at once."""
+    """Update columns of a managed deployment, and make its next comparison due immediately."""
     changed = update(managed_deployments).where(managed_deployments.c.deployment_id == deployment_id)
     connection.execute(changed.values({"next_check": func.now(), "failures": 0, "last_error": None, **values}))
 
@@ -84,7 +84,7 @@ _COUNT = text(f"SELECT managed, count(*) AS vms FROM ({MEMBERS}) AS member GROUP
 
 
 def members_of(connection: Connection, deployment_id: int) -> Sequence[Row[Any]]:
-    """Return the VMs of a managed deployment, the oldest first, without those that are being destroyed."""
+    """Return the VMs of a managed deployment, oldest first, except those that are being destroyed."""
     wanted = {"ids": int_array([deployment_id]), "removing": list(REMOVING)}
     return connection.execute(_MEMBERS_IN_ORDER, wanted).all()
 
@@ -150,7 +150,7 @@ def lock_if_due(connection: Connection, deployment_id: int) -> Row[Any] | None:
 
 
 def is_heal_due(connection: Connection, deployment_id: int) -> bool:
-    """Return whether broken VMs of a managed deployment are looked for now."""
+    """Return whether the next check for broken VMs of a managed deployment is due."""
     query = text("SELECT next_heal <= now() FROM managed_deployments WHERE deployment_id = :id")
     return bool(connection.execute(query, {"id": deployment_id}).scalar_one())
 
@@ -171,9 +171,9 @@ _FAILED = text(
 
 
 def note_failure(connection: Connection, deployment_id: int, why: str) -> int:
-    """Keep why a try failed, and return the number of failures in a row.
+    """Record the reason of a failed attempt, and return the number of consecutive failures.
 
-    The next try is due after twice the pause of the last one, up to an hour.
+    The pause before the next attempt doubles with each failure, up to one hour.
     """
     wanted = {"id": deployment_id, "why": why, "first": FIRST_PAUSE_S, "longest": LONGEST_PAUSE_S}
     return int(connection.execute(_FAILED, wanted).scalar_one())

@@ -24,13 +24,13 @@ class CallPart:
     Columns (``ids``, ``uuids``, ``names`` and so on) have one entry per VM, in the order of ``numbers``.
 
     Attributes:
-        spec: what each of the VMs is.
-        numbers: the VMs by their numbers in the call, from 0, ascending.
-        named: what the call says of each VM's name; empty if it says nothing.
-        plan: the host and the pools of each VM; None if the VMs are not to be started.
+        spec: the properties that all of these VMs share.
+        numbers: the position of each VM in the call, from 0, in ascending order.
+        named: the names that the call requests for the VMs; empty if it requests none.
+        plan: the host and the pools of each VM, or None if the VMs must not be started.
         volume_uuids: a column for each disk.
         addresses: a column for each network; None for a network without addresses.
-        passwords_encrypted: the password of each guest; None if the guests get none.
+        passwords_encrypted: the password of each guest, or None if the guests have no passwords.
         record: more columns of the part's row in ``deployments``.
     """
 
@@ -54,7 +54,7 @@ class CallPart:
         return len(self.numbers)
 
     def keep(self, kept: Flags) -> None:
-        """Remove the VMs whose numbers are not marked in ``kept``."""
+        """Remove the VMs that ``kept`` does not mark. ``kept`` has one flag for each position in the call."""
         is_kept = kept[self.numbers]
         if not is_kept.all():
             self.named = [self.named[at] for at in is_kept.nonzero()[0].tolist()] if self.named else ()
@@ -78,7 +78,7 @@ class NewVms:
         return sum(part.count for part in self.parts)
 
     def positions(self) -> list[list[int]]:
-        """Return for each part the positions of its VMs in the call's columns."""
+        """Return, for each part, the positions of its VMs in the columns of ``NewVms``."""
         order = np.sort(np.concatenate([part.numbers for part in self.parts]))
         return [np.searchsorted(order, part.numbers).tolist() for part in self.parts]
 

@@ -34,7 +34,7 @@ def keep_plan(connection: Connection, user_id: int, fingerprint: bytes, kinds: S
 
 
 def find_plan(connection: Connection, user_id: int, index: int) -> tuple[bytes, list[dict[str, Any]]] | None:
-    """Return the fingerprint and the kinds of a user's plan, or None."""
+    """Return the fingerprint and the kinds of VMs of a user's stored plan, or None if there is no such plan."""
     row = connection.execute(
         text("SELECT fingerprint, kinds FROM deployment_plans WHERE id = :id AND user_id = :user"),
         {"id": index, "user": user_id},
@@ -43,7 +43,10 @@ def find_plan(connection: Connection, user_id: int, index: int) -> tuple[bytes, 
 
 
 def names_of(connection: Connection, noun: str, ids: Sequence[int]) -> dict[int, str]:
-    """Return names of hosts, clusters or storage pools, removed ones too."""
+    """Return the names of hosts, clusters or storage pools by internal id, including removed ones.
+
+    ``noun`` is ``"host"``, ``"cluster"`` or ``"storage pool"``.
+    """
     table = {"host": "hosts", "cluster": "clusters", "storage pool": "storage_pools"}[noun]
     query = text(f"SELECT id, name FROM {table} WHERE id = ANY(:ids)")  # noqa: S608 - our own names
     return {row.id: row.name for row in connection.execute(query, {"ids": list(ids)})}

@@ -18,7 +18,7 @@ PENDING, UNDERWAY, DONE, FAILED, COUNTED = "Pending", "Underway", "Done", "Faile
 
 
 def insert_replacement(connection: Connection, values: Mapping[str, Any], vm_ids: Collection[int]) -> None:
-    """Write a replacement that is in progress, and the VMs that it is to replace."""
+    """Insert a replacement in state "in progress", and the VMs that it must replace."""
     row = {**values, "state": ReplacementState.IN_PROGRESS.value, "vm_count": len(vm_ids)}
     new_id = connection.execute(insert(replacements).values(row).returning(replacements.c.id)).scalar_one()
     connection.execute(
@@ -31,13 +31,13 @@ def insert_replacement(connection: Connection, values: Mapping[str, Any], vm_ids
 
 
 def open_replacement(connection: Connection, deployment_id: int) -> Row[Any] | None:
-    """Return the open replacement of a deployment, which the caller has locked, or None."""
+    """Return the unfinished replacement of a deployment, or None. The caller has locked the deployment."""
     query = select(replacements).where(replacements.c.deployment_id == deployment_id)
     return connection.execute(query.where(replacements.c.completed.is_(None))).first()
 
 
 def is_in_progress(connection: Connection, deployment_id: int) -> bool:
-    """Return whether the VMs of a deployment are being replaced, and this is neither paused nor failed."""
+    """Return whether a replacement of the deployment's VMs is in progress, that is, neither paused nor failed."""
     replacement = open_replacement(connection, deployment_id)
     return replacement is not None and replacement.state == ReplacementState.IN_PROGRESS
 
@@ -49,7 +49,10 @@ def last_replacement(connection: Connection, deployment_id: int) -> Row[Any] | N
 
 
 def recorded_template(connection: Connection, parameters: Mapping[str, str]) -> EntityRef | None:
-    """Return the template that recorded parameters name for all VMs, or None if they name several."""
+    """Return the template that recorded call parameters name for all VMs.
+
+    Returns None if the parameters name no template or several templates, or if the template does not exist.
+    """
     uuids = {value for name, value in parameters.items() if name.lower().rpartition(".")[2] == TEMPLATE}
     if len(uuids) != 1:
         return None
@@ -90,7 +93,7 @@ def states_of_vms(connection: Connection, replacement_id: int) -> dict[int, str]
 
 
 def mark_vms(connection: Connection, replacement_id: int, vm_ids: Collection[int], state: str) -> None:
-    """Write the state of some of the VMs of a replacement."""
+    """Set the state of some VMs of a replacement."""
     connection.execute(
         text(
             "UPDATE replaced_vms SET state = :state"
@@ -101,7 +104,7 @@ def mark_vms(connection: Connection, replacement_id: int, vm_ids: Collection[int
 
 
 def note_counted(connection: Connection, replacement_id: int, vm_ids: Collection[int]) -> None:
-    """Write that the failures of new VMs were counted before the replacement was resumed."""
+    """Record that the failures of these new VMs have been counted, so that they are not counted again."""
     connection.execute(
         text(
             "INSERT INTO replaced_vms (replacement_id, vm_id, state)"
@@ -123,7 +126,7 @@ _SETTLE = text(
 
 
 def settle_vms(connection: Connection, replacement: Row[Any], kind: str) -> int:
-    """Write how the jobs of this kind that replace VMs in place ended, and return the number of failed VMs."""
+    """Record the results of this kind of jobs, which replace VMs in place, and return the number of failed VMs."""
     wanted = {"id": replacement.id, "since": replacement.created, "kind": kind}
     return sum(state == FAILED for state in connection.execute(_SETTLE, wanted).scalars())
 

@@ -13,7 +13,7 @@ _FIND = text("SELECT attempt, root_uuid FROM counterparts WHERE uuid = :uuid")
 
 
 def find(connection: Connection, uuid: UUID) -> Row[Any] | None:
-    """Return the attempt and the root volume of a VM or volume, or None if nothing is recorded."""
+    """Return the attempt number and the root volume of a VM or volume, or None if nothing is recorded."""
     return connection.execute(_FIND, {"uuid": uuid}).first()
 
 
@@ -63,7 +63,7 @@ _OF_ROOT = text("SELECT uuid FROM counterparts WHERE root_uuid = :root")
 
 
 def guest_of_root(connection: Connection, root_uuid: UUID) -> UUID | None:
-    """Return the VM that was noted with this root volume."""
+    """Return the VM that is recorded with this root volume, or None if there is none."""
     found: UUID | None = connection.execute(_OF_ROOT, {"root": root_uuid}).scalar()
     return found
 

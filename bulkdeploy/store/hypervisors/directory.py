@@ -17,7 +17,7 @@ _CLOSED_HOSTS = text(
 
 
 def closed_hosts(connection: Connection) -> Sequence[Row[Any]]:
-    """Return hosts that are not Up, or not Enabled, with the columns of ``hosts``."""
+    """Return the hosts that are not Up or not Enabled, with the columns of the function ``hosts``."""
     return connection.execute(_CLOSED_HOSTS).all()
 
 
@@ -30,7 +30,7 @@ _HOSTS_OF_POOL = text(
 
 
 def hosts(connection: Connection, pool_uuid: UUID | None = None) -> Sequence[Row[Any]]:
-    """Return all hosts, or those that reach a pool: uuid, name, ip_address, hypervisor, url."""
+    """Return all hosts, or the hosts that can use a pool, with uuid, name, ip_address, hypervisor and url."""
     if pool_uuid is None:
         return connection.execute(_HOSTS).all()
     return connection.execute(_HOSTS_OF_POOL, {"pool": pool_uuid}).all()
@@ -64,12 +64,12 @@ _POOLS_OF_VOLUMES = text(
 
 
 def pools_of_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Return the pools of these volumes, with the columns of ``pools``."""
+    """Return the pools of these volumes, with the columns of the function ``pools``."""
     return connection.execute(_POOLS_OF_VOLUMES, {"volumes": list(volume_uuids)}).all()
 
 
 def pools(connection: Connection, host_uuid: UUID | None = None) -> Sequence[Row[Any]]:
-    """Return all pools, or those that a host reaches.
+    """Return all pools, or the pools that a host can use.
 
     The columns are uuid, name, pool_type, ip_address, path, user_name, secret_encrypted, capacity_bytes, host_uuid
     and hypervisor.
@@ -86,7 +86,10 @@ _HARDWARE_OF_CLUSTER = text(
 
 
 def hardware_of_cluster(connection: Connection, host_uuid: UUID) -> frozenset[str | None]:
-    """Return the descriptions of guests' hardware by the hosts of this host's cluster, each once."""
+    """Return the distinct descriptions of guest hardware that the hosts in the cluster of this host reported.
+
+    A host that reported none adds None.
+    """
     return frozenset(connection.execute(_HARDWARE_OF_CLUSTER, {"host": host_uuid}).scalars())
 
 

@@ -1,6 +1,6 @@
 """Fences of guests for drivers whose hypervisors do not compare fences: one row per guest.
 
-Taking volumes, and removing them, holds their advisory locks.
+A statement that assigns volumes to a guest, or that prepares their removal, acquires advisory locks of the volumes.
 """
 
 import json
@@ -38,7 +38,7 @@ _FENCED = text("SELECT guest_uuid FROM guest_fences WHERE guest_uuid = ANY(:gues
 
 
 def fenced(connection: Connection, guest_uuids: Collection[UUID], fence: int) -> set[UUID]:
-    """Return those of these guests for which this fence or a higher one has been used."""
+    """Return the guests out of ``guest_uuids`` for which this fence or a higher fence has been used."""
     return set(connection.execute(_FENCED, {"guests": list(guest_uuids), "fence": fence}).scalars())
 
 
@@ -57,7 +57,7 @@ def claim(
     connection must have no open transaction, because this statement is a transaction of its own.
 
     Returns:
-        host_uuid, destination_uuid, details, taken; None: a higher fence was seen.
+        The columns host_uuid, destination_uuid, details and taken, or None if a higher fence was used before.
     """
     volumes = list(volume_uuids)
     given = {"guest": guest_uuid, "host": host_uuid, "volumes": volumes, "fence": fence}
@@ -84,7 +84,7 @@ _IS_HIGHEST = text("SELECT fence <= :fence FROM guest_fences WHERE guest_uuid = 
 
 
 def is_highest(connection: Connection, guest_uuid: UUID, fence: int) -> bool:
-    """Return whether no higher fence was seen."""
+    """Return whether no higher fence than this has been used for the guest."""
     return connection.execute(_IS_HIGHEST, {"guest": guest_uuid, "fence": fence}).scalar() is not False
 
 
@@ -97,9 +97,9 @@ _MOVE = text(
 def move(
     connection: Connection, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int
 ) -> bool:
-    """Note that the guest is on this host and moves to that one, or nowhere.
+    """Record that a guest is on ``host_uuid`` and migrates to ``destination_uuid``. None means no migration.
 
-    Return False if a higher fence was seen.
+    Returns False, and changes nothing, if a higher fence was used.
     """
     given = {"guest": guest_uuid, "host": host_uuid, "destination": destination_uuid, "fence": fence}
     return connection.execute(_MOVE, given).rowcount == 1
@@ -112,7 +112,10 @@ _KEEP = text(
 
 
 def keep(connection: Connection, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> bool:
-    """Replace the stored details of a guest with a known fence. Return False if a higher fence was used."""
+    """Replace the stored details of a guest with a recorded fence. Empty details delete the stored ones.
+
+    Returns False, and changes nothing, if a higher fence was used.
+    """
     given = {"guest": guest_uuid, "details": json.dumps(details) if details else None, "fence": fence}
     return connection.execute(_KEEP, given).rowcount == 1
 
@@ -121,7 +124,7 @@ _KEPT = text("SELECT guest_uuid, host_uuid, destination_uuid, details FROM guest
 
 
 def kept(connection: Connection) -> Sequence[Row[Any]]:
-    """Return the guests of which details are kept."""
+    """Return the guests with stored details."""
     return connection.execute(_KEPT).all()
 
 
@@ -181,7 +184,7 @@ _HELD = text(
 
 
 def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict[UUID, UUID]:
-    """Lock these volumes, and return those that guests use, with their guests.
+    """Lock these volumes, and return the guests that use them, by volume. Unused volumes are omitted.
 
     No guest can claim any of these volumes until this transaction commits.
     """
@@ -191,5 +194,5 @@ def lock_volumes(connection: Connection, volume_uuids: Collection[UUID]) -> dict
 
 
 def _key(volume: UUID) -> int:
-    """Return volumes that share a key wait for each other, which does no harm."""
+    """Return the key of a volume's advisory lock. Volumes with the same key wait for each other without harm."""
     return int.from_bytes(volume.bytes[:4], signed=True)

@@ -1,6 +1,7 @@
 """The space that fetched images use in their owners' secondary storage and in pools.
 
-A copy claims its pool as a volume does, with its own uuid as the consumer. Runs in the caller's transaction.
+A copy claims space of its pool as a volume does, with its own uuid as the consumer. All functions run in the
+caller's transaction.
 """
 
 from collections.abc import Sequence
@@ -40,13 +41,13 @@ _ALLOCATE = text("UPDATE storage_pools SET allocated_bytes = allocated_bytes + :
 
 
 def admit(connection: Connection, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> None:
-    """Count an image that is about to be stored in a pool. An image is counted only once per pool.
+    """Claim the space of an image that is about to be stored in a pool. An image is counted only once per pool.
 
     Templates without a row, which drivers use in trials, have no owner and are not counted.
 
     Raises:
-        ResourceLimitExceeded: the owner, or a domain above it, has all the secondary storage that it may have.
-        ResourceUnavailable: the pool has no room for the file, or was deleted.
+        ResourceLimitExceeded: the image exceeds the secondary storage limit of the owner or of a domain above it.
+        ResourceUnavailable: the pool has no space for the file, or was deleted.
     """
     template = connection.execute(_TEMPLATE, {"template": template_uuid}).first()
     if template is None:
@@ -101,7 +102,7 @@ def release(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> Non
 
 
 def forget_copies(connection: Connection, pool_ids: Sequence[int]) -> None:
-    """Forget the copies of pools that are being deleted."""
+    """Delete the records and the claims of template copies in pools that are being deleted."""
     who = list(connection.execute(_OF_POOLS, {"pools": int_array(pool_ids)}).scalars())
     if who:
         _release(connection, who)

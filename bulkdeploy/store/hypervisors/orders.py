@@ -42,10 +42,10 @@ _VOLUMES = text("SELECT uuid FROM volumes WHERE uuid = ANY(CAST(:uuids AS uuid[]
 
 
 def known_guests(connection: Connection, uuids: Collection[UUID]) -> frozenset[UUID]:
-    """Return the uuids that are VMs, removed or not."""
+    """Return the uuids out of ``uuids`` that belong to VMs, including removed VMs."""
     return frozenset(connection.execute(_GUESTS, {"uuids": list(uuids)}).scalars())
 
 
 def known_volumes(connection: Connection, uuids: Collection[UUID]) -> frozenset[UUID]:
-    """Return the uuids that are volumes, removed or not."""
+    """Return the uuids out of ``uuids`` that belong to volumes, including removed volumes."""
     return frozenset(connection.execute(_VOLUMES, {"uuids": list(uuids)}).scalars())

@@ -80,7 +80,7 @@ _FORGET = text(
 
 
 def note_filters(connection: Connection, given: Sequence[Row[Any]]) -> None:
-    """Record the rules that were applied to these VMs, which are rows of ``outdated``.
+    """Record that the current rules were applied to these VMs, which are rows of ``outdated``.
 
     If another process applied rules to a VM meanwhile, the order is unknown, and the VM remains outdated.
     """

@@ -1,6 +1,6 @@
-"""The copies of templates in pools, and the attempts to make them.
+"""The copies of templates in pools, and the attempts to create them.
 
-An attempt that is silent for long counts as dead.
+An attempt that has reported no progress for a long time is treated as failed.
 """
 
 from datetime import timedelta
@@ -18,7 +18,7 @@ _FIND = text(
 
 
 def find(connection: Connection, template_uuid: UUID, pool_uuid: UUID, checksum: str) -> int | None:
-    """Return the attempt that made the copy, or None if the pool has no copy of the image with this checksum."""
+    """Return the attempt that created the copy, or None if the pool has no copy of the image with this checksum."""
     given = {"template": template_uuid, "pool": pool_uuid, "checksum": checksum}
     return connection.execute(_FIND, given).scalar()
 
@@ -36,8 +36,8 @@ _BEGIN = text(
 def begin(connection: Connection, template_uuid: UUID, pool_uuid: UUID, checksum: str) -> Row[Any] | None:
     """Begin a copy of the image with this checksum in a pool.
 
-    Returns ``attempt``, the attempt that the caller makes, and ``first_attempt``, the first of the failed attempts
-    before it. Returns None if the copy exists or if another caller is making it. The file of a copy with another
+    Returns ``attempt``, the number of the caller's attempt, and ``first_attempt``, the first of the failed attempts
+    before it. Returns None if the copy exists or if another caller is creating it. The file of a copy with another
     checksum is kept, because volumes may be based on it.
     """
     given = {"template": template_uuid, "pool": pool_uuid, "silence": SILENCE, "checksum": checksum}
@@ -51,7 +51,7 @@ _STATE = text(
 
 
 def state(connection: Connection, template_uuid: UUID, pool_uuid: UUID) -> Row[Any]:
-    """Attempt, ready, percent and checksum of a copy that was begun."""
+    """Return attempt, ready, percent and checksum of a copy. The copy must have been begun."""
     return connection.execute(_STATE, {"template": template_uuid, "pool": pool_uuid}).one()
 
 
@@ -72,9 +72,9 @@ def report(
     ready: bool = False,
     failed: bool = False,
 ) -> bool:
-    """Write the progress of an attempt; failed: the next one may begin at once.
+    """Write the progress of an attempt. After ``failed``, another attempt may begin immediately.
 
-    Return False if another attempt has taken over.
+    Returns False, and writes nothing, if another attempt has replaced this one.
     """
     given = {"template": template_uuid, "pool": pool_uuid, "attempt": attempt, "percent": percent}
     return connection.execute(_REPORT, {**given, "ready": ready, "failed": failed}).rowcount == 1

@@ -124,7 +124,7 @@ def mark_full_pools(connection: Connection) -> list[Alert]:
 def usage_of_hosts(connection: Connection) -> list[tuple[str, int | None, int]]:
     """Return the name, the share of the cores (hundredths of a percent) and the used memory (bytes) of each host.
 
-    The share is None after the first measurement. Hosts without figures are left out.
+    The share is None after the first measurement. Hosts without measurements are omitted.
     """
     rows = connection.execute(_MEASURED)
     return [(row.name, row.cpu_share, row.memory_used_kib * KIB) for row in rows]
@@ -177,7 +177,7 @@ def _guest_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[d
 
 
 def _host_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[dict[str, Any]]:
-    """Return the rows of the short and the long interval of each host with the present measurement."""
+    """Return the rows of the short and of the long interval of each host that contain this measurement."""
     return [
         {
             "host_id": row["host_id"],
@@ -196,12 +196,12 @@ def _host_intervals(rows: Iterable[Mapping[str, Any]], now: datetime) -> list[di
 
 
 def _begin(moment: datetime, length_s: int) -> datetime:
-    """Return the begin of the interval that a moment falls into."""
+    """Return the beginning of the interval of ``length_s`` seconds that contains a moment."""
     return datetime.fromtimestamp(moment.timestamp() // length_s * length_s, UTC)
 
 
 def _add_to_intervals(connection: Connection, table: Table, rows: list[dict[str, Any]]) -> None:
-    """Add these figures to the rows of their intervals, in the order of their keys."""
+    """Add these measurements to the rows of their intervals, in the order of the rows' keys."""
     if not rows:
         return
     key = [column.name for column in table.primary_key]

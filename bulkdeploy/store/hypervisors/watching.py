@@ -38,7 +38,7 @@ _HYPERVISORS = text("SELECT DISTINCT hypervisor FROM hosts WHERE removed IS NULL
 
 
 def hypervisors_in_use(connection: Connection) -> list[str]:
-    """Return the hypervisor types of hosts."""
+    """Return the distinct hypervisor types of the live hosts."""
     return list(connection.execute(_HYPERVISORS).scalars())
 
 
@@ -54,14 +54,14 @@ _LOCK_SETTLED = text(_SETTLED + " AND v.uuid = ANY(CAST(:vms AS uuid[])) ORDER B
 
 
 def settled_vms(connection: Connection, host_uuids: Collection[UUID]) -> Sequence[Row[Any]]:
-    """Return running VMs of these hosts on which no job works."""
+    """Return the running VMs on these hosts that have no unfinished job."""
     return connection.execute(_SETTLED_ON, {"hosts": list(host_uuids)}).all()
 
 
 def lock_settled_vms(
     connection: Connection, host_uuids: Collection[UUID], vm_uuids: Collection[UUID]
 ) -> Sequence[Row[Any]]:
-    """Lock and return those of these VMs that are still Running on these hosts without an unfinished job.
+    """Lock and return the VMs out of ``vm_uuids`` that are still Running on these hosts without an unfinished job.
 
     The caller creates jobs for them.
     """
@@ -157,7 +157,7 @@ def evacuation_of(connection: Connection, host_id: int) -> UUID | None:
 
 
 def highly_available(connection: Connection, vm_ids: Collection[int]) -> set[int]:
-    """Return those of these VMs that are to be started elsewhere when their host fails."""
+    """Return the ids out of ``vm_ids`` of VMs that must start on another host when their host fails."""
     query = text("$vms AND v.id = ANY(CAST(:vms AS bigint[]))".replace("$vms", _HIGHLY_AVAILABLE))
     return set(connection.execute(query, {"vms": int_array(sorted(vm_ids))}).scalars())
 
@@ -170,7 +170,7 @@ _HA_PRIORITIES = text(
 
 
 def ha_priorities(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
-    """Return the HA priorities of those VMs that have one in their details or in their service offering's.
+    """Return the HA priorities of VMs that have one in their details or in their service offering's details.
 
     If a host with several VMs fails, VMs with the highest priority are planned and started first. VMs without a
     priority count as 0.
@@ -187,6 +187,6 @@ _RESTARTS = text(
 
 
 def restarts_of_late(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
-    """Return how many jobs of the last hour started each VM again after a crash, for VMs that have any."""
+    """Return how many jobs of the last hour restarted each VM after a crash. VMs without such jobs are omitted."""
     rows = connection.execute(_RESTARTS, {"vms": int_array(sorted(vm_ids)), "crashes": CRASHES})
     return {row.instance_id: row.restarts for row in rows}

@@ -87,7 +87,7 @@ _LAST = text(
 
 
 def is_balanced_now(connection: Connection, zone_id: int, cluster_id: int) -> bool:
-    """Return whether a job balances this cluster, or its zone."""
+    """Return whether an unfinished job balances this cluster or its zone."""
     values = {"zone": zone_id, "cluster": str(cluster_id), "id": cluster_id}
     return bool(connection.execute(_IS_BALANCED, values).scalar_one())
 

@@ -60,7 +60,7 @@ CONTENTS: Mapping[str, Column[Any]] = {"hosts": HOSTS, "storage pools": storage_
 
 
 def facts(connection: Connection, wanted: Condition) -> list[Mapping[str, Any]]:
-    """Live clusters, each with ``local_storage_enabled`` of its zone."""
+    """Return the columns of the live clusters that match a condition, and ``local_storage_enabled`` of the zone."""
     query = (
         select(clusters, zones.c.local_storage_enabled)
         .join(zones, zones.c.id == clusters.c.zone_id)
@@ -70,12 +70,12 @@ def facts(connection: Connection, wanted: Condition) -> list[Mapping[str, Any]]:
 
 
 def facts_by_id(connection: Connection, ids: Iterable[int]) -> dict[int, Mapping[str, Any]]:
-    """Return clusters by internal id; see ``facts``."""
+    """Return live clusters by internal id, with the columns of ``facts``."""
     return {row["id"]: row for row in facts(connection, id_in(clusters.c.id, ids))}
 
 
 def facts_of_pods(connection: Connection, pod_ids: Iterable[int]) -> dict[tuple[int, str], Mapping[str, Any]]:
-    """Return the clusters of pods by pod and name; see ``facts``."""
+    """Return the live clusters of pods by pod id and cluster name, with the columns of ``facts``."""
     return {(row["pod_id"], row["name"]): row for row in facts(connection, id_in(clusters.c.pod_id, pod_ids))}
 
 
@@ -112,12 +112,15 @@ def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) 
 
 
 def read_overcommit(connection: Connection, cluster_id: int) -> dict[str, str]:
-    """Return the cluster's over-commit by the name of the setting, as the text that was given: ``2`` or ``2.0``."""
+    """Return the cluster's over-commit ratios as texts, by the name of the setting.
+
+    A ratio has as many decimals as were given, such as ``2`` or ``2.0``.
+    """
     return {name: str(factor) for name, factor in overcommit_of(connection, cluster_id).items()}
 
 
 def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decimal]:
-    """Return the cluster's over-commit by the name of the setting."""
+    """Return the cluster's over-commit ratios, by the name of the setting."""
     columns = [column.label(name) for name, column in OVERCOMMIT.items()]
     row = connection.execute(select(*columns).where(clusters.c.id == cluster_id)).mappings().one()
     return {name: row[name] for name in OVERCOMMIT}
@@ -135,7 +138,7 @@ class PromisingCluster:
 
 
 def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> list[PromisingCluster]:
-    """Return those of the clusters that have hosts, by id."""
+    """Return the clusters out of ``cluster_ids`` that have live hosts, ordered by id."""
     cluster, host = clusters.c, hosts.c
     query = (
         select(
@@ -156,7 +159,8 @@ def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> li
 def write_overcommit(connection: Connection, factors: Mapping[EntityRef, Mapping[str, Decimal]]) -> None:
     """Write the CPU or memory over-commit ratios of clusters, by setting, and update the limits of their hosts.
 
-    Existing claims are kept. A host whose new limit is below its claims gets no VM until enough VMs leave it.
+    Existing claims are kept. A host whose new limit is below its claims gets no new VM until enough VMs have left
+    the host.
     """
     change_rows(
         connection,

@@ -43,7 +43,11 @@ Path: TypeAlias = tuple[int, ...]
 
 @dataclass(frozen=True, slots=True)
 class Dedicated:
-    """A dedicated place with its holder: an account, or a domain with its subdomains if ``account_id`` is None."""
+    """A dedicated zone, pod, cluster or host, and the account or domain that may use it.
+
+    If ``account_id`` is None, all accounts of the domain ``lineage`` and of its subdomains may use it. ``path`` has
+    the internal ids from the zone down to the dedicated object.
+    """
 
     entity: Entity
     name: str
@@ -53,7 +57,10 @@ class Dedicated:
 
 
 def list_dedications(connection: Connection, place: Entity, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of dedicated places of one kind, ordered by id."""
+    """Return one page of the dedications of zones, pods, clusters or hosts, ordered by id.
+
+    ``place`` is the type.
+    """
     table, column, word = TABLES[place], COLUMNS[place], place.name.lower()
     query = (
         select(
@@ -83,7 +90,10 @@ def list_dedications(connection: Connection, place: Entity, arguments: Arguments
 
 
 def read_dedications(place: Entity, connection: Connection) -> list[dict[str, Any]]:
-    """Return the dedicated places of one kind in the format of zone files."""
+    """Return the dedications of zones, pods, clusters or hosts in the format of zone files.
+
+    ``place`` is the type.
+    """
     column, table = COLUMNS[place], TABLES[place]
     query = (
         select(
@@ -102,7 +112,10 @@ def read_dedications(place: Entity, connection: Connection) -> list[dict[str, An
 
 
 def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, EntityRef]:
-    """Return the zones that places of one kind are, or lie in, by the places' internal ids."""
+    """Return the zone of each zone, pod, cluster or host, by the internal id of the object.
+
+    All ``places`` must have the same type. The zone of a zone is the zone itself.
+    """
     if places[0].entity is Entity.ZONE:
         return {place.id: place for place in places}
     table = TABLES[places[0].entity]
@@ -115,7 +128,7 @@ def zones_of(connection: Connection, places: Sequence[EntityRef]) -> dict[int, E
 
 
 def dedicated_in_zones(connection: Connection, zone_ids: Collection[int]) -> list[Dedicated]:
-    """Return the dedications of these zones and of the places in them, by the dedications' ids."""
+    """Return the dedications of these zones and of the pods, clusters and hosts in them, ordered by id."""
     rows = connection.execute(
         text(
             "WITH places AS ("
@@ -139,7 +152,7 @@ def dedicated_in_zones(connection: Connection, zone_ids: Collection[int]) -> lis
 
 
 def path_of(kind: str, row: Mapping[str, Any]) -> Path:
-    """Return the internal ids that lead from the zone to a place. ``row`` is the row of the place in its table."""
+    """Return the internal ids from the zone down to a zone, pod, cluster or host. ``row`` is its row."""
     outer = ("zone_id", "pod_id", "cluster_id")
     return (*(row[name] for name in outer[: LEVELS.index(kind)]), row["id"])
 
@@ -200,9 +213,10 @@ def write_dedications(connection: Connection, kind: Entity, rows: Sequence[Mappi
 
 
 def release_places(connection: Connection, places: Sequence[EntityRef]) -> set[int]:
-    """End the dedications of places of one kind, and return the internal ids of the places that had one.
+    """End the dedications of zones, pods, clusters or hosts, and return the ids of those that were dedicated.
 
-    The affinity group of a holder is deleted with its last dedication, unless VMs are in it.
+    All ``places`` must have the same type. The affinity group of a holder is deleted with its last dedication,
+    unless VMs are in the group.
     """
     gone = connection.execute(
         delete(dedicated_resources)

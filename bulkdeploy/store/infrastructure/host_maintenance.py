@@ -1,7 +1,7 @@
-"""Hosts that enter maintenance: their resource state, and the VMs that still have to leave.
+"""Hosts that enter maintenance: their resource state, and the VMs that must still leave.
 
-Changing a resource state locks the row that claims lock: so every claim that found the host Enabled was
-committed before, and is seen from then on.
+Changing a resource state locks the row that claims lock. Therefore each claim that found the host Enabled was
+committed before the change, and is visible after it.
 """
 
 from collections.abc import Collection, Sequence
@@ -22,7 +22,7 @@ def lock_host(connection: Connection, host_id: int) -> Row[Any]:
 
 
 def holds_vms(connection: Connection, host_id: int) -> bool:
-    """Return whether any VM has a claim on the host. The caller has locked the host."""
+    """Return whether any VM or migration has a claim on the host. The caller has locked the host."""
     return bool(
         connection.execute(
             text("SELECT EXISTS (SELECT FROM host_claims WHERE host_id = :id)"), {"id": host_id}
@@ -37,7 +37,7 @@ def set_resource_state(
     *,
     sources: Collection[HostResourceState] = tuple(HostResourceState),
 ) -> None:
-    """Move hosts that are in one of ``sources`` to ``state``."""
+    """Change the resource state of the hosts whose current resource state is one of ``sources`` to ``state``."""
     ids = {"ids": int_array(sorted(host_ids))}
     connection.execute(
         text("SELECT FROM host_capacity WHERE host_id = ANY(CAST(:ids AS bigint[])) ORDER BY host_id FOR UPDATE"),
@@ -53,7 +53,7 @@ def set_resource_state(
 
 
 def is_enabled(connection: Connection, host_id: int) -> bool:
-    """Return whether the operator wants VMs on the host."""
+    """Return whether the resource state of the host is Enabled, that is, whether new VMs may use the host."""
     state = connection.execute(
         text("SELECT resource_state FROM hosts WHERE id = :id"), {"id": host_id}
     ).scalar_one()
@@ -70,7 +70,7 @@ def read_host_names(connection: Connection, host_ids: Collection[int]) -> dict[i
 
 
 def unfinished_host_jobs(connection: Connection, host_id: int) -> list[int]:
-    """Return the jobs that are under way for a host, by id."""
+    """Return the ids of the unfinished jobs of a host, in ascending order."""
     rows = connection.execute(
         text("SELECT id FROM async_jobs WHERE instance_id = :host AND instance_type = :type AND status = 0"),
         {"host": host_id, "type": InstanceType.HOST.value},
@@ -80,13 +80,13 @@ def unfinished_host_jobs(connection: Connection, host_id: int) -> list[int]:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """The rest of a host's VMs that one job has to move.
+    """The VMs that are still on a host that a job empties, and the progress of moving them.
 
     Attributes:
-        claims: claims on the host, of VMs and of migrations; none: everything is gone.
-        to_move: ids of VMs there that no job of this one has been made for.
-        moving: jobs of this one that are under way.
-        failures: why VMs that are still there could not be moved.
+        claims: the number of claims on the host, of VMs and of migrations. If it is 0, the host is empty.
+        to_move: the ids of the VMs on the host for which the job has not created a job yet.
+        moving: the number of unfinished jobs that the job has created.
+        failures: for each VM on the host whose last such job failed, the error text.
     """
 
     claims: int
@@ -96,7 +96,7 @@ class Leaving:
 
 
 def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leaving:
-    """Return the VMs that are still on the host, as the job that empties the host needs them."""
+    """Return the VMs that are still on the host, and the progress of the job that empties the host."""
     both = {"host": host_id, "job": job_id}
     counts = connection.execute(
         text(
@@ -123,7 +123,7 @@ def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leavin
 
 
 def vms_on_host(connection: Connection, host_id: int) -> list[int]:
-    """Return the VMs on a host, by id."""
+    """Return the ids of the VMs on a host, in ascending order."""
     rows = connection.execute(
         text("SELECT id FROM virtual_machines WHERE host_id = :host ORDER BY id"), {"host": host_id}
     )
@@ -137,7 +137,7 @@ def count_moves(connection: Connection, job_id: int) -> int:
 
 
 def vms_with_child_jobs(connection: Connection, job_id: int) -> set[int]:
-    """Return the VMs that this job has made jobs for, by id."""
+    """Return the ids of the VMs for which this job has created jobs."""
     query = text("SELECT instance_id FROM async_jobs WHERE parent_id = :job")
     return set(connection.execute(query, {"job": job_id}).scalars())
 
@@ -172,7 +172,7 @@ _WAKE_WAITING = text(
 
 
 def wake_waiting(connection: Connection, job_ids: Collection[int], queue: str) -> list[tuple[int, str]]:
-    """Queue those of these jobs that wait, through the outbox, and return their ids and kinds.
+    """Queue the jobs out of ``job_ids`` that wait, through the outbox, and return their ids and kinds.
 
     Jobs that another transaction has locked are skipped; they continue when their waiting time ends.
     """

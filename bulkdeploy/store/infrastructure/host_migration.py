@@ -44,13 +44,13 @@ _LOST = text(
 
 
 def read_address(connection: Connection, host_id: int) -> Row[Any]:
-    """Return the address of a host: uuid, name, ip_address, hypervisor, url."""
+    """Return the columns uuid, name, ip_address, hypervisor and url of a host."""
     query = text("SELECT uuid, name, ip_address, hypervisor, url FROM hosts WHERE id = :host")
     return connection.execute(query, {"host": host_id}).one()
 
 
 def read_addresses(connection: Connection, host_uuids: Sequence[UUID]) -> Sequence[Row[Any]]:
-    """Return the addresses of hosts: uuid, name, ip_address, hypervisor, url. Removed ones are left out."""
+    """Return the columns uuid, name, ip_address, hypervisor and url of hosts. Removed hosts are omitted."""
     query = text(
         "SELECT uuid, name, ip_address, hypervisor, url FROM hosts"
         " WHERE uuid = ANY(CAST(:hosts AS uuid[])) AND removed IS NULL"
@@ -72,16 +72,16 @@ def set_host_state(connection: Connection, host_id: int, state: HostState) -> No
 
 
 def set_fenced(connection: Connection, host_id: int) -> None:
-    """Record that a host is fenced, so that no guest runs or is recorded on it.
+    """Record that a host is fenced, and that no guest is on the host any more.
 
-    No guest can claim the host until ``reconnectHost`` ends this.
+    No guest can claim the host until ``reconnectHost`` is called.
     """
     connection.execute(text("UPDATE hosts SET fenced = now() WHERE id = :host"), {"host": host_id})
     guest_fences.release_host(connection, host_id)
 
 
 def guests_kept_on(connection: Connection, host_id: int) -> set[UUID]:
-    """Return the uuids of the VMs that are on a host according to their rows."""
+    """Return the uuids of the VMs whose rows name this host."""
     query = text("SELECT uuid FROM virtual_machines WHERE host_id = :host AND removed IS NULL")
     return set(connection.execute(query, {"host": host_id}).scalars())
 
@@ -140,7 +140,7 @@ _NOTED = text(
 
 
 def noted_vms(connection: Connection, jobs_by_vm: Mapping[int, int], job_id: int) -> Sequence[Row[Any]]:
-    """Return VMs with the status of one job each, in columns that are described below.
+    """Return the rows of VMs, each with the status of one of its jobs.
 
     The columns are id, state, host_id, job_status, has_child and is_stopped_since. ``jobs_by_vm`` has the job's id
     by the VM's id; ``job_status`` is None if there is no such job. ``has_child`` tells whether job ``job_id``
@@ -151,7 +151,7 @@ def noted_vms(connection: Connection, jobs_by_vm: Mapping[int, int], job_id: int
 
 
 def vms_on_off_hosts(connection: Connection, vm_ids: Sequence[int]) -> list[int]:
-    """Return those of these VMs whose hosts were declared off."""
+    """Return the ids of the VMs out of ``vm_ids`` that are on fenced hosts, in ascending order."""
     query = text(
         "SELECT v.id FROM virtual_machines v JOIN hosts h ON h.id = v.host_id"
         " WHERE v.id = ANY(CAST(:vms AS bigint[])) AND h.fenced IS NOT NULL ORDER BY v.id"
@@ -160,7 +160,7 @@ def vms_on_off_hosts(connection: Connection, vm_ids: Sequence[int]) -> list[int]
 
 
 def vms_without_host(connection: Connection, vm_ids: Sequence[int]) -> set[int]:
-    """Return those of these VMs that are on no host."""
+    """Return the ids of the VMs out of ``vm_ids`` that are on no host."""
     query = text("SELECT id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[])) AND host_id IS NULL")
     return set(connection.execute(query, {"vms": int_array(vm_ids)}).scalars())
 
@@ -175,7 +175,7 @@ class VmPlace:
 
 
 def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlace]:
-    """Return the places of VMs by id. Expunged VMs are left out."""
+    """Return the name, uuid and host of VMs by id. Expunged VMs are omitted."""
     query = text(
         "SELECT id, uuid, name, host_id FROM virtual_machines"
         " WHERE id = ANY(CAST(:vms AS bigint[])) AND removed IS NULL"
@@ -186,13 +186,13 @@ def vm_places(connection: Connection, vm_ids: Sequence[int]) -> dict[int, VmPlac
 
 
 def running_vms_on(connection: Connection, host_id: int) -> list[int]:
-    """Return the VMs that run on a host, by id."""
+    """Return the ids of the VMs that run on a host."""
     query = text("SELECT id FROM virtual_machines WHERE host_id = :host AND state = 'Running' ORDER BY id")
     return list(connection.execute(query, {"host": host_id}).scalars())
 
 
 def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[int, dict[str, Any]]:
-    """Return, by job id, the host, the VMs that were moved off it, and the other VMs with the reasons.
+    """Return, by job id, the host, the VMs that were moved off the host, and the other VMs with the reasons.
 
     For evacuated hosts, the result also has the VMs with volumes on the host's local disks, which are unreachable.
     """

@@ -44,7 +44,10 @@ def refresh_limits(connection: Connection, host_ids: Sequence[int]) -> None:
 
 
 def set_memory(connection: Connection, memory_mib: Mapping[int, int]) -> None:
-    """Write the memory in MiB that hosts have for our guests, by internal id. Existing claims are kept."""
+    """Write the memory of hosts that is available for our guests, in MiB by internal id, and update their limits.
+
+    Existing claims are kept.
+    """
     ordered = sorted(memory_mib)
     given = {"hosts": int_array(ordered), "memory": int_array([memory_mib[host] for host in ordered])}
     connection.execute(_LOCK_CLAIMS[0], {"hosts": given["hosts"]})
@@ -60,7 +63,10 @@ _SET_MEMORY = text(
 
 
 def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | None:
-    """Return a live host's address, its limits, and the time at which it was fenced, or None if it was removed."""
+    """Return a live host's URL, hypervisor, cluster, over-commit ratios and VM limit, and when it was fenced.
+
+    Returns None if the host was removed.
+    """
     query = (
         select(
             hosts.c.fenced,
@@ -82,9 +88,9 @@ def reaching_facts(connection: Connection, host_id: int) -> Mapping[str, Any] | 
 def guest_hardware(
     connection: Connection, cluster_ids: Sequence[int], *, without: int | None = None
 ) -> dict[int, frozenset[str]]:
-    """Return the descriptions of guests' hardware by these clusters' hosts, ``without`` one host, each once.
+    """Return the distinct descriptions of guest hardware that the live hosts of clusters reported, by cluster id.
 
-    Clusters without any are left out.
+    The host ``without`` is ignored. Clusters in which no host reported a description are omitted.
     """
     query = (
         select(hosts.c.cluster_id, func.array_agg(hosts.c.guest_hardware.distinct()).label("hardware"))
@@ -128,7 +134,11 @@ _CLAIMS = text(
 
 
 def remove_with_pools(connection: Connection, host_ids: Sequence[int]) -> None:
-    """Mark hosts and the pools of their disks as deleted. Their capacity stays as rows: plans skip it."""
+    """Mark hosts and the pools of their local disks as removed.
+
+    The hosts' management controllers and HA configurations are deleted. Their capacity rows remain; plans ignore
+    them.
+    """
     connection.execute(
         update(hosts).where(id_in(hosts.c.id, host_ids)).values(removed=func.now(), state=HostState.REMOVED.value)
     )

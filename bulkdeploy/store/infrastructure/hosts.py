@@ -128,7 +128,10 @@ read_learnt_hosts = reader(
 
 
 def promising_hosts(connection: Connection) -> list[Row[Any]]:
-    """Return every live host with its hardware (cores, MHz per core, MiB) and its limits in the ledger."""
+    """Return every live host with its hardware (cores, MHz per core, MiB) and its limits in the ledger.
+
+    The rows are ordered by the host's internal id.
+    """
     host, held = hosts.c, host_capacity.c
     query = select(
         *(host.uuid, host.name, host.hypervisor, host.cpu_cores, host.cpu_mhz, host.memory_mib),
@@ -140,7 +143,10 @@ def promising_hosts(connection: Connection) -> list[Row[Any]]:
 def list_hosts(
     connection: Connection, arguments: Arguments, paging: Paging, *, with_capacity: bool, among: Condition = ALL
 ) -> Page:
-    """Return one page of hosts by id; ``with_capacity`` adds their promises and the use of local disks."""
+    """Return one page of hosts, ordered by id.
+
+    ``with_capacity`` adds claimed capacity and the use of local disks. ``among`` is an additional condition.
+    """
     found = filtered(select(hosts.c.id).where(hosts.c.removed.is_(None), among), FILTERS, arguments)
     page = fetch_page(connection, found.order_by(hosts.c.id), paging)
     read = partial(_rows, connection, with_capacity=with_capacity)
@@ -163,7 +169,7 @@ def _rows(connection: Connection, ids: Sequence[int], *, with_capacity: bool) ->
 
 
 def _availability(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return ``outofbandmanagement`` and ``hostha`` of hosts by id."""
+    """Return the response fields ``outofbandmanagement`` and ``hostha`` of hosts, by host id."""
     controllers = out_of_band_management.shown_bmcs(connection, host_ids)
     states = host_ha.shown_ha(connection, host_ids)
     return {
@@ -176,7 +182,7 @@ def _availability(connection: Connection, host_ids: Collection[int]) -> dict[int
 
 
 def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the host objects of these hosts by internal id; removed ones are left out."""
+    """Return the response objects of these hosts by internal id. Removed hosts are omitted."""
     rows, _ = fetch_rows(connection, _query().where(id_in(hosts.c.id, host_ids)), Paging(None))
     by_id = {row.pop("_id"): row for row in rows}
     shown = _availability(connection, host_ids)
@@ -188,7 +194,7 @@ def host_rows(connection: Connection, host_ids: Collection[int]) -> dict[int, di
 
 @dataclass(frozen=True, slots=True)
 class Reach:
-    """The hosts on which a VM could run according to its volumes and addresses, without its current host."""
+    """The hosts to which a VM could migrate according to its volumes and addresses. None means no restriction."""
 
     zone_id: int
     hypervisor: str
@@ -199,7 +205,7 @@ class Reach:
 
 
 def list_destinations(connection: Connection, reach: Reach, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of the hosts within reach, each with its internal id as ``_id``."""
+    """Return one page of the hosts that match ``reach``, each with its internal id as ``_id``."""
     host = hosts.c
     bounds = ((host.pod_id, reach.pod_id), (host.cluster_id, reach.cluster_id), (host.id, reach.host_id))
     among = and_(
@@ -217,14 +223,14 @@ def list_destinations(connection: Connection, reach: Reach, arguments: Arguments
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Hosts, named by themselves, their clusters and their pods, by internal ids."""
+    """A set of hosts, given by internal ids of hosts, of their clusters and of their pods."""
 
     pod_ids: Collection[int] = ()
     cluster_ids: Collection[int] = ()
     host_ids: Collection[int] = ()
 
     def condition(self) -> Condition:
-        """Return the condition that a row of ``hosts`` is in one of these places."""
+        """Return the SQL condition that a row of ``hosts`` belongs to this set."""
         host = hosts.c
         return or_(
             id_in(host.pod_id, self.pod_ids),
@@ -237,7 +243,10 @@ NO_PLACES = Places()
 
 
 def hosts_outside(connection: Connection, onto: Places, off: Places) -> frozenset[int]:
-    """Return the live hosts, by id, that are not in ``onto``, if it names any, or that are in ``off``."""
+    """Return the ids of the live hosts that are in ``off`` or not in ``onto``.
+
+    An empty ``onto`` contains all hosts.
+    """
     among = off.condition() if onto == NO_PLACES else or_(not_(onto.condition()), off.condition())
     return frozenset(connection.execute(select(hosts.c.id).where(hosts.c.removed.is_(None), among)).scalars())
 
@@ -324,7 +333,7 @@ def _finish(row: dict[str, Any], *, with_capacity: bool) -> None:
 
 
 def _local_disks(connection: Connection, host_ids: Sequence[int]) -> dict[int, dict[str, int]]:
-    """``disksizetotal`` and ``disksizeallocated`` (bytes) of each host that has local storage."""
+    """Return ``disksizetotal`` and ``disksizeallocated`` in bytes for each host with local storage, by host id."""
     pool = storage_pools.c
     query = (
         select(pool.host_id, func.sum(pool.capacity_bytes), func.sum(pool.allocated_bytes))

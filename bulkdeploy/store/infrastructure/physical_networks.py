@@ -130,7 +130,7 @@ def list_providers(connection: Connection, arguments: Arguments, paging: Paging)
 
 
 def list_elements(connection: Connection, names: Iterable[str], arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of the elements of the providers with these names. An element has its provider's id."""
+    """Return one page of the elements of the providers with these names. An element's id is its provider's id."""
     one = network_service_providers.c
     query = (
         select(one.uuid.label("id"), one.uuid.label("nspid"), one.element_enabled.label("enabled"))
@@ -141,9 +141,9 @@ def list_elements(connection: Connection, names: Iterable[str], arguments: Argum
 
 
 def add_default_providers(connection: Connection, networks: Mapping[int, bool]) -> None:
-    """Add the providers with which physical networks start, disabled.
+    """Insert the default service providers of new physical networks. All providers are disabled.
 
-    Ids, and whether they have security groups.
+    ``networks`` maps the internal ids of the networks to whether they need a provider of security groups.
     """
     names = [*sorted(ELEMENTS, reverse=True), "ConfigDrive"]
     rows = [
@@ -162,7 +162,7 @@ def remove_contents(connection: Connection, network_ids: Collection[int]) -> Non
 
 
 def with_public_traffic(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[int]]:
-    """Return the physical networks of zones that carry public traffic, by zone."""
+    """Return the ids of the physical networks that carry public traffic, by the id of their zone."""
     query = (
         select(physical_networks.c.zone_id, physical_networks.c.id)
         .join(traffic_types, traffic_types.c.physical_network_id == physical_networks.c.id)

@@ -46,7 +46,7 @@ CONTENTS: Mapping[str, Column[Any]] = {
 
 
 def management_networks(connection: Connection, zone_ids: Iterable[int]) -> list[Mapping[str, Any]]:
-    """``id``, ``zone_id``, ``name``, ``gateway`` and ``netmask`` of the zones' pods that have a network."""
+    """Return ``id``, ``zone_id``, ``name``, ``gateway`` and ``netmask`` of the zones' pods that have a gateway."""
     pod = pods.c
     rows = connection.execute(
         select(pod.id, pod.zone_id, pod.name, pod.gateway, pod.netmask)

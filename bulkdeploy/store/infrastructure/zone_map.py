@@ -65,8 +65,8 @@ def read_zone_map(
     Args:
         connection: the call's connection.
         zone_id: the zone.
-        share: one of SHARES.
-        counted: the VMs that the column ``vms`` counts. If it is None there is no such column.
+        share: the name of the shown share, one of SHARES.
+        counted: selects the VMs that the column ``vms`` counts. If it is None, there is no such column.
     """
     found = hosts.join(host_capacity, _held.host_id == _host.id).outerjoin(host_usage, _used.host_id == _host.id)
     columns = {"shares": _texts(SHARES[share]), "states": _letters()}

@@ -101,7 +101,7 @@ def read_zone_names(connection: Connection, zone_ids: Iterable[int]) -> dict[int
 def zone_of_place(connection: Connection, place: EntityRef) -> tuple[int, UUID] | None:
     """Return the id and uuid of a zone, or of the zone of a pod or cluster.
 
-    Return None if the place was removed.
+    Returns None if the zone, pod or cluster was removed.
     """
     table = {Entity.ZONE: zones, Entity.POD: pods, Entity.CLUSTER: clusters}[place.entity]
     its_zone = zones.c.id == (table.c.id if table is zones else table.c.zone_id)
@@ -116,7 +116,10 @@ def has_zone(connection: Connection) -> bool:
 
 
 def private_zones(connection: Connection, zone_ids: Iterable[int]) -> dict[int, str]:
-    """Return the lineage of the domain to which each of these zones is private. Public zones are left out."""
+    """Return the lineage of the domain to which each of these zones belongs, by zone id.
+
+    Public zones are omitted.
+    """
     query = select(zones.c.id, domains.c.lineage).join(domains, domains.c.id == zones.c.domain_id)
     return {row.id: row.lineage for row in connection.execute(query.where(id_in(zones.c.id, zone_ids)))}
 

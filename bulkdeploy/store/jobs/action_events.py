@@ -1,7 +1,6 @@
-"""Events of actions: Scheduled when a job is created, Started and Completed when a worker runs it.
+"""Events of actions: Scheduled when a job is created, Started and Completed when a worker runs the job.
 
-The Scheduled event's uuid is the job's; the later ones name it as their parent, so that nobody has to
-look it up.
+The Scheduled event has the uuid of the job. The later events refer to this uuid as their parent, without a query.
 """
 
 from collections.abc import Sequence
@@ -47,7 +46,7 @@ _WRITE = text(
 
 
 def write_events(connection: Connection, events: Sequence[ActionEvent]) -> None:
-    """Write these events, in one statement per sort of event (type, state, level)."""
+    """Insert these events, with one statement for each combination of type, state and level."""
     sorts: dict[tuple[EventType, str, str], list[ActionEvent]] = {}
     for event in events:
         sorts.setdefault((event.event_type, event.state, event.level), []).append(event)

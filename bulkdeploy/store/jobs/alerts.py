@@ -11,7 +11,7 @@ from bulkdeploy.store.tables.jobs import alerts
 
 
 def record_alerts(connection: Connection, noticed: Sequence[Alert]) -> None:
-    """Write alerts in the transaction of the changes that they describe."""
+    """Insert alerts in the transaction of the changes that they describe."""
     rows = [
         {"alert_type": one.type.number, "name": one.type.wire_name, "description": one.description}
         for one in noticed
@@ -38,13 +38,13 @@ def list_alerts(connection: Connection, arguments: Arguments, paging: Paging) ->
 
 
 def archive_alerts(connection: Connection, arguments: Arguments) -> None:
-    """Archive the alerts that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
+    """Archive the alerts that match the arguments ``ids``, ``type``, ``startdate`` and ``enddate``."""
     chosen = filtered(select(alerts.c.id), _choices(), arguments)
     connection.execute(update(alerts).where(alerts.c.id.in_(chosen)).values(archived=True))
 
 
 def delete_alerts(connection: Connection, arguments: Arguments) -> None:
-    """Delete the alerts that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
+    """Delete the alerts that match the arguments ``ids``, ``type``, ``startdate`` and ``enddate``."""
     chosen = filtered(select(alerts.c.id), _choices(), arguments)
     connection.execute(delete(alerts).where(alerts.c.id.in_(chosen)))
 

@@ -47,7 +47,10 @@ def _since(moment: datetime) -> Condition:
 
 
 def _off_host(host: EntityRef) -> Condition:
-    """Return the condition for the moves of the host's newest job that is unfinished or has made moves."""
+    """Return the SQL condition for the jobs that move VMs off a host.
+
+    These are the child jobs of the host's newest job that is unfinished or has child jobs.
+    """
     parent, made = async_jobs.alias("parent"), async_jobs.alias("made")
     has_made = exists().where(made.c.parent_id == parent.c.id)
     newest = (
@@ -80,12 +83,12 @@ ORDERS: Orders = {
 
 
 def _minutes() -> ColumnElement[int]:
-    """Return the minutes after which finished jobs expire, read by the statement that needs them."""
+    """Return the SQL expression for the minutes after which finished jobs expire."""
     return global_value(EXPIRY).cast(Integer)
 
 
 def _jobs() -> Select[Any]:
-    """Return all jobs that have not expired."""
+    """Return a query for all jobs that have not expired."""
     job = async_jobs.c
     tables = (
         with_owner(async_jobs, job.account_id)
@@ -147,7 +150,7 @@ def found_job(row: Mapping[Any, Any]) -> FoundJob:
 
 
 def newest_job_of(connection: Connection, instance_type: str, instance_id: int) -> int | None:
-    """Return the id of the last job that was made for a thing, or None."""
+    """Return the id of the newest job of an instance, or None if the instance has no job."""
     job = async_jobs.c
     query = (
         select(job.id)

@@ -47,7 +47,10 @@ _OPERATIONS = union_all(
 
 
 def _has_id(ref: EntityRef) -> Condition:
-    """Return the condition for one operation: internal ids of operations and of deployments overlap."""
+    """Return the SQL condition for the operation ``ref``.
+
+    Operations and deployments may have the same internal id.
+    """
     is_deployment = _OPERATIONS.c.command == DEPLOYMENT_COMMAND
     return and_(_OPERATIONS.c.id == ref.id, is_deployment == (ref.entity is Entity.DEPLOYMENT))
 
@@ -83,7 +86,7 @@ class StoredOperation:
 
 
 def insert_operation(connection: Connection, values: Mapping[str, Any]) -> tuple[int, UUID, datetime]:
-    """Insert an operation with these columns; return its id, its uuid and the time of the call."""
+    """Insert a bulk operation with these columns, and return its id, its uuid and its creation time."""
     made = insert(bulk_operations).values(values)
     row = connection.execute(
         made.returning(bulk_operations.c.id, bulk_operations.c.uuid, bulk_operations.c.created)
@@ -119,7 +122,8 @@ def find_operation_by_token(connection: Connection, user_id: int, token: str) ->
 def list_operations(connection: Connection, visible: Visibility, arguments: Arguments, paging: Paging) -> Page:
     """Return a page of bulk operations and bulk deployments, newest first.
 
-    Each row has its internal id as ``_id``, its kind of call as ``_group`` and the database's time as ``_now``.
+    Each row has its internal id as ``_id``, its kind of call as ``_group`` and the database's current time as
+    ``_now``.
     """
     operation = _OPERATIONS.c
     query = filtered(
@@ -146,7 +150,7 @@ def list_operations(connection: Connection, visible: Visibility, arguments: Argu
 
 
 def group_of(command: str) -> JobGroup:
-    """Return the kind of call that a command of ``list_operations`` is."""
+    """Return the job group of a row of ``list_operations`` by its command: a deployment or another operation."""
     return JobGroup.DEPLOYMENT if command == DEPLOYMENT_COMMAND else JobGroup.OPERATION
 
 
@@ -154,7 +158,7 @@ _OWNER = "SELECT account_id FROM $calls WHERE id = :id"
 
 
 def operation_owner(connection: Connection, group: JobGroup, call_id: int) -> int:
-    """Return the account (by id) that made the operation, or that owns the deployment's VMs."""
+    """Return the id of the account that requested the operation, or that owns the deployment's VMs."""
     return int(connection.execute(group.sql(_OWNER), {"id": call_id}).scalar_one())
 
 
@@ -165,7 +169,7 @@ _REQUEST_CANCEL = (
 
 
 def request_cancel(connection: Connection, group: JobGroup, call_id: int) -> bool:
-    """Cancel the call's jobs that no worker has leased. Return False if no unfinished job was left."""
+    """Cancel the jobs of a call that no worker has leased. Return False if the call has no unfinished job."""
     changed = connection.execute(group.sql(_REQUEST_CANCEL), {"id": call_id})
     if changed.rowcount == 1:
         cancel_jobs_never_leased(connection, group, [call_id])

@@ -36,7 +36,7 @@ _RECENT = text(
 
 
 def add_driver_errors(connection: Connection, errors: Sequence[DriverErrorKind]) -> None:
-    """Count these driver errors, and delete counts that are older than a day.
+    """Add these driver errors to the counters, and delete counters that are older than a day.
 
     The errors are sorted, so that concurrent processes cannot deadlock.
     """

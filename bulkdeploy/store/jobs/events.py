@@ -68,7 +68,7 @@ def list_events(connection: Connection, visibility: Visibility, arguments: Argum
 
 
 def choose(connection: Connection, visibility: Visibility, arguments: Arguments) -> set[int]:
-    """Return the ids of the events shown that fit ``ids``, ``type``, ``startdate`` and ``enddate``."""
+    """Return the ids of the visible events that match ``ids``, ``type``, ``startdate`` and ``enddate``."""
     query = select(events.c.id).select_from(with_owner(events, events.c.account_id)).where(visibility.condition())
     filters = {name: _filters()[name] for name in ("type", "startdate", "enddate")}
     chosen = filtered(query, {**filters, "ids": by_ids(events.c.id)}, arguments)
@@ -100,12 +100,12 @@ class Happened:
 
 
 def record_events(connection: Connection, caller: Caller, happened: Iterable[Happened]) -> None:
-    """Write events about the caller's actions, in the transaction of these actions."""
+    """Insert events about the caller's actions, in the transaction of these actions."""
     _write(connection, happened, caller.owner.account_id, caller.user_id)
 
 
 def record_own_events(connection: Connection, happened: Iterable[Happened]) -> None:
-    """Write events about the service's own actions. They belong to the first root admin."""
+    """Insert events about the service's own actions. These events belong to the first root admin."""
     _write(connection, happened, ADMIN_ACCOUNT_ID, ADMIN_USER_ID)
 
 
@@ -134,7 +134,10 @@ def record_event(
     about: Instance | None = None,
     owner: Owner | None = None,
 ) -> None:
-    """Write that the caller did one thing; see ``Happened``."""
+    """Insert an event about an action of the caller.
+
+    ``about`` is the object that the action changed. If ``owner`` is None, the caller owns the event.
+    """
     record_events(connection, caller, [Happened(event_type, description, about, owner)])
 
 

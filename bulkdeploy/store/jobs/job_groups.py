@@ -75,7 +75,7 @@ _SLOWEST = (
 
 
 def slowest_jobs(connection: Connection, group: JobGroup, call_id: int, most: int) -> list[dict[str, Any]]:
-    """Return the call's finished jobs that took longest, from the call to their end, in seconds."""
+    """Return the ``most`` finished jobs of a call that took longest, with the seconds from the call to the end."""
     rows = connection.execute(group.sql(_SLOWEST), {"call": call_id, "most": most}).mappings()
     return [dict(row) for row in rows]
 

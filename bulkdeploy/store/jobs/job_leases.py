@@ -1,9 +1,9 @@
 """Acquiring and returning leases, with limits on concurrent jobs per host and per hypervisor.
 
-While a job is leased its row names the host that its VM is on. Leases of one host are taken one transaction
-after the other (an advisory lock per host), so that the number of them can be counted and kept below a limit
-by any number of workers. A job beyond the limit waits: its row names the host it waits for, nobody asks again
-for it, and the end of a job of that host wakes it.
+While a job is leased, its row names the host of its VM. Leases of one host are acquired by one transaction at a
+time (an advisory lock per host), so that any number of workers can count the leases and comply with the limit. A
+job beyond the limit waits: its row names the host for which it waits, no worker requests the job again, and the end
+of a job of that host wakes it.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -30,9 +30,11 @@ class DriverLimits:
     """The limits on jobs that use drivers at the same time, over all workers. 0 means no limit.
 
     Attributes:
-        suspect: a job whose workers ended abruptly so often runs when no other such job does in its process: the
-            next time is its last (``job.lost.worker.max``), and nobody else is to pay for it with his own. Below
-            that all run side by side, or a row of dead workers would slow down everything they had in hand.
+        per_host: the maximum number of jobs of one host.
+        per_hypervisor: the maximum number of jobs of one hypervisor type.
+        crash_limit: a job whose workers ended abruptly this often runs only when no other such job runs in its
+            process, because its next crash is its last (``job.lost.worker.max``) and must not affect other jobs.
+            Jobs with fewer crashes run side by side.
     """
 
     per_host: int = 0
@@ -41,7 +43,7 @@ class DriverLimits:
 
     @classmethod
     def of(cls, configuration: Configuration) -> "DriverLimits":
-        """Return the limits that are set now."""
+        """Return the limits according to the current settings."""
         return cls(
             configuration.number("driver.jobs.per.host.max"),
             configuration.number("driver.jobs.per.hypervisor.max"),
@@ -49,7 +51,7 @@ class DriverLimits:
         )
 
     def parameters(self) -> Mapping[str, int]:
-        """Return the parameters of the statements that keep the limits."""
+        """Return the SQL parameters of the statements that apply the limits."""
         return {"per_host": self.per_host, "per_hypervisor": self.per_hypervisor}
 
 
@@ -145,11 +147,11 @@ def take_leases(
     *,
     crash_candidates: int = 1,
 ) -> list[LeasedJob]:
-    """Lease those of these jobs that may run now, and return them.
+    """Lease the jobs out of ``job_ids`` that may run now, and return them.
 
-    A job may run if it is unfinished, is queued, due again or leased by a worker whose lease expired, is the first
-    unfinished job of its VM, is of a kind that the lease_holder can run, and is within the limits. At most
-    ``crash_candidates`` jobs are leased whose workers ended abruptly too often.
+    A job may run if all of these conditions are true: it is unfinished; it is queued, due again, or leased by a
+    worker whose lease expired; it is the first unfinished job of its VM; ``lease_holder`` can run its kind; and it
+    is within the limits. At most ``crash_candidates`` jobs are leased whose workers ended abruptly too often.
     """
     ids = int_array(sorted(job_ids))
     if limits.per_host or limits.per_hypervisor:
@@ -219,11 +221,11 @@ def hold_back(
     limits: DriverLimits,
     job_queues: JobQueues,
 ) -> None:
-    """Make queued jobs that got no lease wait, depending on what they wait for.
+    """Make queued jobs that got no lease wait.
 
-    For an earlier job of the VM, see ``wake_blocked``. For a free driver call on the host, see ``wake_throttled``.
-    A job whose workers ended abruptly waits a while for other such jobs. A job of a kind that this worker cannot
-    run is sent again after a while.
+    A job behind an earlier job of its VM waits until ``wake_blocked`` queues it. A job beyond the limit of its host
+    waits until ``wake_throttled`` queues it. A job whose workers ended abruptly waits RETRY_S seconds for other
+    such jobs. A job of a kind that this worker cannot run is sent again after LEFT_FOR_S seconds.
     """
     kinds = {"ids": int_array(sorted(job_ids)), "kinds": list(lease_holder.kinds)}
     connection.execute(_HOLD_BACK, {**kinds, "seconds": RETRY_S, "suspect": limits.crash_limit})
@@ -241,9 +243,10 @@ _GIVE_BACK = _sql(
 
 
 def give_back_leases(connection: Connection, fences: Mapping[int, int], job_queues: JobQueues) -> list[Unsent]:
-    """Queue leased jobs that were not begun, given as job id -> fence, as if they had not been leased.
+    """End the leases of jobs that were not started, and queue the jobs as if they had not been leased.
 
-    Returns the messages in the outbox that must be sent. Jobs whose lease was lost are omitted.
+    ``fences`` has the fence of each lease by job id. Returns the messages in the outbox that must be sent. Jobs
+    whose lease was lost are omitted.
     """
     held = sorted(fences.items())
     ids = {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
@@ -284,11 +287,11 @@ _CHANGE_HOST = text(
 
 
 def change_host(connection: Connection, job: LeasedJob, host_id: int, limits: DriverLimits) -> bool:
-    """Register a leased job for the host that its VM has now claimed.
+    """Change the host of a leased job to the host that its VM has now claimed.
 
-    Returns False if the job must wait for a free driver call on that host. The host's lock is also taken by
-    transactions that acquire leases. These wait for no row that a running job has locked, because the rows of the
-    hosts were locked before.
+    Returns False if the job must wait because the limit of that host is reached. The host's lock is also acquired
+    by transactions that acquire leases. These transactions wait for no row that a running job has locked, because
+    they have locked the rows of the hosts before.
     """
     if limits.per_host:
         take_lock(connection, Lock.DRIVER_TURNS, 0 if limits.per_hypervisor else host_id)

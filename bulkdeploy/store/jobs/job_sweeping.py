@@ -1,8 +1,8 @@
-"""The jobs that the sweeper handles: dropped, lost, late or old ones. Several sweepers may run.
+"""The jobs that the sweeper handles: jobs that were dropped, lost, late or old. Several sweepers may run.
 
-Whatever is to be run again goes through the outbox, in the statement that finds it. For a queued job
-``retry_at`` says when it was last sent again. A time further ahead than anybody would write was written before
-the database's clock was set back, and counts as over.
+The statement that finds a job to run again also writes its outbox entry. For a queued job, ``retry_at`` is the time
+at which its message was last sent again. A ``retry_at`` further in the future than any statement writes was written
+before the database's clock was set back, and counts as past.
 """
 
 from collections.abc import Collection
@@ -107,7 +107,7 @@ _THROTTLED = _sql(
 
 
 def requeue_throttled(connection: Connection, job_queues: JobQueues, limits: DriverLimits, most: int) -> int:
-    """Queue jobs that wait for a host, as many as their hosts have places now; how many."""
+    """Queue jobs that wait for the driver limit of their host, as far as the limits allow; return their number."""
     return connection.execute(_THROTTLED, {**_names(job_queues), **limits.parameters(), "most": most}).rowcount
 
 
@@ -125,7 +125,10 @@ _OVERDUE = _sql(
 
 
 def requeue_overdue(connection: Connection, job_queues: JobQueues, *, why: str, minutes: int, most: int) -> int:
-    """Have jobs ended that began this long ago and that no worker works on: a worker cleans up and fails them."""
+    """Queue jobs that began at least ``minutes`` ago and are not leased, so that workers end them.
+
+    A worker that gets such a job cleans up and fails the job with the reason ``why``. Returns the number of jobs.
+    """
     return connection.execute(
         _OVERDUE, {**_names(job_queues), "why": why, "minutes": minutes, "most": most}
     ).rowcount
@@ -135,7 +138,7 @@ _CLOCK = text("SELECT CAST(extract(epoch FROM clock_timestamp()) AS double preci
 
 
 def read_clock(connection: Connection) -> float:
-    """Return the database's clock, in seconds."""
+    """Return the current time of the database's clock, in seconds since the epoch."""
     return float(connection.execute(_CLOCK).scalar_one())
 
 
@@ -168,7 +171,7 @@ _EXPIRE = text(
 
 
 def delete_expired(connection: Connection, *, minutes: int, most: int) -> int:
-    """Delete jobs that were finished this long ago; how many."""
+    """Delete at most ``most`` jobs that finished at least ``minutes`` ago, and return their number."""
     return connection.execute(_EXPIRE, {"minutes": minutes, "most": most}).rowcount
 
 

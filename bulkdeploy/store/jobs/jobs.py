@@ -60,13 +60,13 @@ class LeasedJob:
 
     @property
     def lease(self) -> tuple[int, int]:
-        """The identity of a lease: the job's id and the fence."""
+        """The job's id and its fence, which together identify the lease."""
         return self.id, self.fence
 
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """The end of a leased job; ``result`` is a JSON object's text."""
+    """The end of a leased job. ``result`` is the text of a JSON object."""
 
     job_id: int
     fence: int
@@ -76,7 +76,10 @@ class JobEnd:
 
 @dataclass(frozen=True, slots=True)
 class JobPause:
-    """A leased job that is tried again after ``after_s`` seconds. ``progress`` is added to its notes."""
+    """The pause of a leased job, which is due again after ``after_s`` seconds.
+
+    ``progress`` is added to its notes.
+    """
 
     job_id: int
     fence: int
@@ -109,7 +112,10 @@ _WAKE = text(
 def wake_blocked(
     connection: Connection, instance_type: str, instance_ids: Sequence[int], queue: str
 ) -> list[tuple[int, str]]:
-    """Queue the next job of each instance whose job has ended, through the outbox; return ids and kinds."""
+    """Queue the next job of each instance whose job has ended, through the outbox.
+
+    Return the jobs' ids and kinds.
+    """
     wanted = {"type": instance_type, "instances": int_array(sorted(instance_ids)), "queue": queue}
     rows = connection.execute(_WAKE, wanted)
     return [(row.job_id, row.kind) for row in rows]
@@ -124,7 +130,10 @@ _RENEW = text(
 
 
 def renew_leases(connection: Connection, fences: Mapping[int, int], lease_seconds: float) -> set[int]:
-    """Renew leases, given as job id -> fence. Return the jobs whose lease the caller still has."""
+    """Renew leases for ``lease_seconds``, and return the ids of the jobs whose lease the caller still has.
+
+    ``fences`` has the fence of each lease by job id.
+    """
     held = sorted(fences.items())
     rows = connection.execute(
         _RENEW,
@@ -145,7 +154,10 @@ _HELD = text(
 
 
 def held_leases(connection: Connection, leases: Collection[tuple[int, int]]) -> set[tuple[int, int]]:
-    """Return those of these leases (``LeasedJob.lease``) of unfinished jobs that no worker has taken over."""
+    """Return the leases out of ``leases`` that no other worker has acquired and whose jobs are unfinished.
+
+    A lease is a pair of job id and fence (``LeasedJob.lease``).
+    """
     held = sorted(leases)
     rows = connection.execute(
         _HELD, {"ids": int_array([job for job, _ in held]), "fences": int_array([fence for _, fence in held])}
@@ -164,7 +176,7 @@ _FINISH = text(
 
 
 def finish_jobs(connection: Connection, ends: Sequence[JobEnd]) -> set[int]:
-    """Finish jobs, and return those that this call has finished. The leases of the others were lost."""
+    """Finish jobs, and return the ids of the finished jobs. Jobs whose lease was lost are not changed."""
     ends = sorted(ends, key=lambda end: end.job_id)
     rows = connection.execute(
         _FINISH,
@@ -189,7 +201,7 @@ _PAUSE = text(
 
 
 def pause_jobs(connection: Connection, pauses: Sequence[JobPause]) -> set[int]:
-    """End leases until a later time, and return the jobs whose lease the caller still had."""
+    """End leases and make the jobs due later. Return the ids of the jobs whose lease the caller still had."""
     pauses = sorted(pauses, key=lambda pause: pause.job_id)
     rows = connection.execute(
         _PAUSE,

@@ -1,8 +1,9 @@
 """The pace of bulk operations: how many of their jobs run at the same time, and how many may fail.
 
-The first ``max_parallel`` jobs of an operation are sent when they are inserted, and the others are held. Each end
-of a job releases one held job in the same transaction, so that never more than ``max_parallel`` jobs are under way.
-The sweeper counts (``release_what_is_due``), because a job that the sweeper itself ended releases none.
+The first ``max_parallel`` jobs of an operation are sent when they are inserted, and the others are delayed. Each
+end of a job releases one delayed job in the same transaction, so that at most ``max_parallel`` jobs are unfinished
+and sent. A job that the sweeper ended releases no other job; for these cases the sweeper calls
+``release_what_is_due``.
 """
 
 from collections.abc import Collection, Mapping
@@ -17,7 +18,10 @@ ALL = 2**31 - 1
 
 
 def _release(allowed: str) -> TextClause:
-    """Return a statement that releases held jobs, oldest first; ``allowed`` selects ``id`` and ``jobs``."""
+    """Return a statement that releases delayed jobs, oldest first.
+
+    ``allowed`` is a subquery that selects ``id``, the operation, and ``jobs``, the number of jobs to release.
+    """
     return text(
         f"WITH allowed AS MATERIALIZED ({allowed}),"  # noqa: S608 - ours
         " due AS (SELECT held.id FROM allowed CROSS JOIN LATERAL (SELECT j.id FROM async_jobs j"
@@ -53,12 +57,20 @@ _FAILED_TOO_OFTEN = text(
 
 
 def release_next(connection: Connection, ended: Mapping[int, int], queue: str) -> list[Unsent]:
-    """Release as many delayed jobs of each operation as jobs of this operation have ended (``ended``, by id)."""
+    """Release as many delayed jobs of each operation as jobs of the operation have ended.
+
+    Return the messages to send.
+
+    ``ended`` has the number of ended jobs by operation id.
+    """
     return _released(connection, _RELEASE, queue, {"ids": list(ended), "jobs": list(ended.values())})
 
 
 def release_all(connection: Connection, operation_ids: Collection[int], queue: str) -> list[Unsent]:
-    """Release all delayed jobs of these operations. The jobs of cancelled operations end without a driver call."""
+    """Release all delayed jobs of these operations. Return the messages to send.
+
+    The jobs of cancelled operations end without a driver call.
+    """
     return release_next(connection, dict.fromkeys(operation_ids, ALL), queue)
 
 
@@ -68,7 +80,10 @@ def release_what_is_due(connection: Connection, queue: str, most: int) -> int:
 
 
 def cancel_if_too_many_failed(connection: Connection, operation_ids: Collection[int], queue: str) -> list[Unsent]:
-    """Cancel those of these operations with too many failed jobs, and release their delayed jobs."""
+    """Cancel the operations out of ``operation_ids`` with too many failed jobs, and release their delayed jobs.
+
+    Returns the messages to send.
+    """
     if not operation_ids:
         return []
     connection.execute(_LOCK, {"ids": int_array(operation_ids)})

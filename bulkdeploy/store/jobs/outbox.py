@@ -1,7 +1,7 @@
 """The outbox: jobs whose messages may not have been sent yet.
 
-A row is written with its job, in one transaction, and deleted after the message was sent. A process that dies in
-between leaves it for the sweeper; a message sent twice is harmless.
+A row is written in the same transaction as its job, and deleted after the message was sent. If the process dies in
+between, the sweeper sends the message. A message that is sent twice does no harm.
 """
 
 from collections.abc import Sequence
@@ -85,5 +85,5 @@ _FORGET = text(
 
 
 def forget_sent(connection: Connection, job_ids: Sequence[int]) -> None:
-    """Delete the entries of messages that were sent; for a transaction that does nothing else."""
+    """Delete the entries of messages that were sent. The transaction must do nothing else."""
     connection.execute(_FORGET, {"ids": int_array(job_ids)})

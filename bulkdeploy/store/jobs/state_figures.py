@@ -52,13 +52,13 @@ _OUTBOX = text(
 
 
 def unfinished_jobs(connection: Connection) -> dict[str, Backlog]:
-    """Unfinished jobs by state, every one of JOB_STATES."""
+    """Return the number and the greatest age of unfinished jobs for every state of JOB_STATES."""
     found = {row.state: Backlog(row.jobs, float(row.oldest_s)) for row in connection.execute(_JOBS)}
     return {state: found.get(state, Backlog()) for state in JOB_STATES}
 
 
 def unsent_messages(connection: Connection) -> Backlog:
-    """Messages that were not sent yet and are due."""
+    """Return the number and the greatest age of messages that are due and were not sent yet."""
     row = connection.execute(_OUTBOX).one()
     return Backlog(row.rows, float(row.oldest_s))
 
@@ -70,18 +70,18 @@ def vms_by_state(connection: Connection) -> dict[str, int]:
 
 
 def hosts_by_state(connection: Connection) -> list[HostsInState]:
-    """Return hosts that are not up and enabled, by zone, state and resource state."""
+    """Return the number of hosts that are not both Up and Enabled, by zone, state and resource state."""
     return [HostsInState(*row) for row in connection.execute(_HOSTS)]
 
 
 @dataclass(frozen=True, slots=True)
 class RecentJobs:
-    """The results of the last hour's jobs.
+    """The number of finished and failed jobs of the last hour.
 
     Attributes:
-        workers: workers that hold leases now.
-        failures: reasons with how many jobs failed for each, the most frequent first. What stands for one VM or
-            host in a reason is a star.
+        workers: the number of workers that have leases now.
+        failures: pairs of a reason and the number of jobs that failed for this reason, the most frequent first. In
+            a reason, the names of single VMs and hosts are replaced by a star.
     """
 
     workers: int
@@ -108,7 +108,7 @@ _FAILURES = text(
 
 
 def recent_jobs(connection: Connection) -> RecentJobs:
-    """Return the jobs that ended within the last hour."""
+    """Return the counts of the jobs that ended within the last hour, and the number of active workers."""
     row = connection.execute(_RECENT).one()
     failures = tuple((found.reason, found.jobs) for found in connection.execute(_FAILURES, {"period": HOUR}))
     return RecentJobs(row.workers, row.finished, row.failed, failures)
@@ -116,12 +116,12 @@ def recent_jobs(connection: Connection) -> RecentJobs:
 
 @dataclass(frozen=True, slots=True)
 class JobHistory:
-    """The ends of the jobs of the last day, by hour.
+    """The results of the jobs that ended in the last day, by hour.
 
     Attributes:
-        hours: for each of 24 hours, its begin, and how many deployments of a VM succeeded, how many
-            of them failed, and how many jobs of all kinds ended.
-        failures: as in RecentJobs, of the whole day.
+        hours: for each of 24 hours: its beginning, the number of successful deployments of a VM, the number of
+            failed deployments, and the number of ended jobs of all kinds.
+        failures: pairs of a reason and the number of jobs of the last day that failed for this reason.
     """
 
     hours: tuple[tuple[datetime, int, int, int], ...]

@@ -1,9 +1,8 @@
-"""IP and MAC addresses of guests, assigned in a time that does not depend on the number in use.
+"""IP and MAC addresses of guests, assigned in a time that does not depend on the number of used addresses.
 
-Each range has a cursor that only moves up and a list of addresses released below it; a batch
-takes released ones first, then a block at the cursor. Addresses above the cursor may have been
-asked for by name: they are skipped. The row lock on the range serialises takers, and the unique
-index on live nics is the last word.
+Each range has a cursor that only moves up, and a list of released addresses below the cursor. A batch first gets
+released addresses, then a block from the cursor on. Addresses above the cursor that were assigned by request are
+skipped. The row lock on the range serialises assignments, and the unique index on live NICs is the final check.
 """
 
 from collections import Counter
@@ -63,7 +62,7 @@ def take_addresses(
     the VM to that pod.
 
     Raises:
-        InsufficientAddresses: the network cannot serve all of them; nothing is kept.
+        InsufficientAddresses: the network has too few free addresses for all VMs. The caller rolls back.
     """
     ranges = connection.execute(
         text(
@@ -99,7 +98,10 @@ def free_addresses(connection: Connection, network_id: int) -> dict[int | None, 
 
 
 def missing_addresses(free: Mapping[int | None, int], pod_ids: Sequence[int]) -> int:
-    """Return the number of VMs that get none of the free addresses. ``pod_ids`` has the pod of each VM."""
+    """Return how many VMs would get no address, out of the free addresses per pod.
+
+    ``pod_ids`` has each VM's pod.
+    """
     wanted = Counter(pod if pod in free else None for pod in pod_ids)
     return sum(max(count - free.get(pod, 0), 0) for pod, count in wanted.items())
 
@@ -124,7 +126,7 @@ def _take(
 
 
 def _take_released(connection: Connection, network_id: int, range_id: int, count: int) -> list[str]:
-    """Take up to ``count`` released addresses, lowest first. Addresses that are in use are skipped."""
+    """Assign up to ``count`` released addresses, lowest first. Addresses that are in use are skipped."""
     rows = connection.execute(
         text(
             "DELETE FROM released_addresses WHERE ip_range_id = :range AND ip_address IN ("  # noqa: S608 - ours
@@ -140,7 +142,7 @@ def _take_released(connection: Connection, network_id: int, range_id: int, count
 def _take_from_cursor(
     connection: Connection, network_id: int, row: Row[tuple[object, ...]], count: int
 ) -> list[str]:
-    """Take up to ``count`` addresses from the range's cursor on, and move the cursor behind them."""
+    """Assign up to ``count`` addresses from the range's cursor on, and move the cursor behind them."""
     cursor, end = int(IPv4Address(row.next_ip)), int(IPv4Address(row.end_ip))
     gateway = int(IPv4Address(row.gateway))
     ips: list[str] = []
@@ -222,7 +224,7 @@ def give_back(connection: Connection, range_id: int, ip: str) -> None:
 
 
 def release_addresses_of(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Remove these VMs' live nics and give their addresses back."""
+    """Mark the live NICs of these VMs as removed, and release their primary and secondary addresses."""
     # num_nulls: see store.arrays.is_live
     connection.execute(
         text(
@@ -277,7 +279,7 @@ def _without_used(connection: Connection, macs: list[str]) -> list[str]:
 
 
 def will_be_generated(connection: Connection, mac: str) -> bool:
-    """Return whether ``take_mac_addresses`` hands this address out some day."""
+    """Return whether a later call of ``take_mac_addresses`` would return this address."""
     number = int(mac.replace(":", ""), 16) ^ MAC_PREFIX
     if number >= 1 << 40:
         return False
@@ -286,5 +288,5 @@ def will_be_generated(connection: Connection, mac: str) -> bool:
 
 
 def format_mac(number: int) -> str:
-    """Return the MAC address made of a number of the sequence."""
+    """Return the MAC address with the installation's prefix and this number of the sequence."""
     return (MAC_PREFIX | number).to_bytes(6).hex(":")

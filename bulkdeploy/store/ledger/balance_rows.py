@@ -27,8 +27,8 @@ _VMS = text(
 def read_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
     """Return every VM with a claim on a host of the zone, in any state, ordered by id.
 
-    The columns ``bound_...`` are the places to which its volumes and its address bind it. ``has_job`` tells whether
-    it has an unfinished job.
+    The columns ``bound_...`` are the hosts, clusters and pods to which the VM's volumes and its address bind the
+    VM. ``has_job`` tells whether the VM has an unfinished job.
     """
     return list(connection.execute(_VMS, {"zone": zone_id}))
 
@@ -48,14 +48,14 @@ def read_groups_of(connection: Connection, vm_ids: Collection[int]) -> list[Row[
 
 
 def has_dedications(connection: Connection) -> bool:
-    """Return whether anything at all is dedicated to anybody."""
+    """Return whether any zone, pod, cluster or host is dedicated to an account or a domain."""
     return bool(connection.execute(text("SELECT EXISTS (SELECT FROM dedicated_resources)")).scalar_one())
 
 
 def names_of(
     connection: Connection, vm_ids: Collection[int], host_ids: Collection[int]
 ) -> tuple[dict[int, Row[Any]], dict[int, Row[Any]]]:
-    """Return the uuid and name of VMs, and of hosts, by id."""
+    """Return the uuid and name of VMs, and the uuid and name of hosts, both by internal id."""
     vms = connection.execute(
         text("SELECT id, uuid, instance_name, name FROM virtual_machines WHERE id = ANY(CAST(:ids AS bigint[]))"),
         {"ids": list(vm_ids)},

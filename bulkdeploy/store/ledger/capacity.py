@@ -1,7 +1,7 @@
 """The total and used capacity of zones, pods and clusters, summed up by the database.
 
-Hosts that the operator has disabled do not count, as in CloudStack. What is used is what the
-ledger has claimed: promises, not measurements.
+Hosts that the operator has disabled do not count, as in CloudStack. The used capacity consists of the claims in the
+ledger, not of measurements.
 """
 
 from collections import defaultdict
@@ -117,7 +117,10 @@ def capacity_of_zones(connection: Connection) -> list[tuple[str, str, int, int]]
 def place_ids(
     connection: Connection, level: CapacityLevel, *, zone_id: int | None, pod_id: int | None, cluster_id: int | None
 ) -> list[int]:
-    """Return the internal ids of the live places of a level that these filters leave, in order."""
+    """Return the internal ids, in ascending order, of the live zones, pods or clusters that match these filters.
+
+    ``level`` selects zones, pods or clusters. A filter that is None matches all.
+    """
     key = _key(level)
     query = select(key).select_from(_tables(level)).where(key.table.c.removed.is_(None)).order_by(key)
     for column, wanted in ((zones.c.id, zone_id), (pods.c.id, pod_id), (clusters.c.id, cluster_id)):

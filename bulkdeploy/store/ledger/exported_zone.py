@@ -28,7 +28,7 @@ def read_zone_name(connection: Connection, zone_id: int) -> str:
 
 
 def read_places(connection: Connection, zone_id: int) -> tuple[list[Row[Any]], list[Row[Any]]]:
-    """Return hosts and clusters of the zone: id, uuid, name."""
+    """Return the live hosts and the live clusters of the zone, with id, uuid and name."""
     hosts, clusters = (
         list(
             connection.execute(
@@ -48,5 +48,5 @@ def find_zone(connection: Connection, named: str) -> int | None:
 
 
 def an_owner(connection: Connection) -> int:
-    """Return the id of the first account, for reading a zone when the owner does not matter."""
+    """Return the id of the first account. It is used to read a zone when the owner does not matter."""
     return int(connection.execute(text("SELECT min(id) FROM accounts")).scalar_one())

@@ -1,8 +1,8 @@
 """Claims on hosts and pools, checked and written together (one file: their global lock order).
 
-Every function here runs inside the caller's transaction. Locks: what the zone lets VMs use, clusters by id,
-hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5): other orders lead to deadlocks
-between two deployments. A claim that finds less room than its plan saw raises
+Every function here runs inside the caller's transaction. The lock order is: the settings of the zone that limit
+VMs, clusters by id, hosts by id, the owners' counts by account and cluster, then pools by id (ADR 5). Other orders
+lead to deadlocks between two deployments. A claim that finds less free capacity than its plan saw raises
 ``TransactionConflict``: the whole transaction is repeated on a new snapshot.
 """
 
@@ -36,14 +36,17 @@ class ConsumerKind(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """Shares of their CPU and memory that some clusters (by id, ascending) may be filled to; infinite: any."""
+    """The shares of their CPU and memory up to which clusters may be filled. Infinity means no threshold.
+
+    ``cluster_ids`` are in ascending order; ``cpu`` and ``memory`` have one entry per cluster.
+    """
 
     cluster_ids: Ints
     cpu: Floats
     memory: Floats
 
     def joined(self, other: "Thresholds") -> "Thresholds":
-        """Return these thresholds and others of the same moment."""
+        """Return the union of these thresholds and others that were read at the same moment."""
         ids, first = np.unique(np.concatenate((self.cluster_ids, other.cluster_ids)), return_index=True)
         cpu, memory = np.concatenate((self.cpu, other.cpu)), np.concatenate((self.memory, other.memory))
         return Thresholds(ids, cpu[first], memory[first])

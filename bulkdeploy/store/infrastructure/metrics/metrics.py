@@ -1,4 +1,4 @@
-"""The additional figures of lists with metrics: the numbers of objects in a place, and its settings."""
+"""The additional figures of lists with metrics: the numbers of objects in a zone or cluster, and its settings."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ class HostFigures:
 
 @dataclass(frozen=True, slots=True)
 class PlaceFigures:
-    """A place by its internal id, with the number of usable objects in it and the number of all objects in it."""
+    """The number of usable objects, and of all objects, in the zone or cluster with this internal id."""
 
     id: int
     of_use: int
@@ -33,7 +33,7 @@ class PlaceFigures:
 
 
 def host_figures(connection: Connection, uuids: Iterable[UUID]) -> Mapping[UUID, HostFigures]:
-    """Return the figures of hosts by uuid."""
+    """Return the number of VMs and the cluster of hosts, by the host's uuid."""
     query = (
         select(hosts.c.uuid, host_capacity.c.vms_used, hosts.c.cluster_id)
         .join(host_capacity, host_capacity.c.host_id == hosts.c.id)

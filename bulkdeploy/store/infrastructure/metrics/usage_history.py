@@ -22,10 +22,10 @@ FILTERS: Filters = {
 def read_usage_history(
     connection: Connection, arguments: Arguments, period: timedelta, interval_s: int
 ) -> Sequence[dict[str, Any]]:
-    """Return the usage of the hosts that the arguments name, together, by interval, the oldest first.
+    """Return the summed usage of the hosts that the arguments select, by interval, the oldest first.
 
-    The share of the cores is the mean, weighted by the hosts' cores; memory is the sum of the hosts' means; traffic
-    is that of the whole interval.
+    The CPU share is the mean, weighted by the hosts' cores. Memory is the sum of the hosts' means. Traffic is that
+    of the whole interval.
     """
     used, host = host_usage_intervals.c, hosts.c
     share = used.cpu_shares / cast(func.nullif(used.cpu_measurements, 0), Numeric)

@@ -116,7 +116,7 @@ FILTERS: Filters = {
 
 
 def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tuple[int, str, str], str]:
-    """Return the names of the zones' pools by zone, server and path."""
+    """Return the names of the live storage pools of zones, by zone id, server address and path."""
     pool = storage_pools.c
     rows = connection.execute(
         select(pool.zone_id, pool.ip_address, pool.path, pool.name).where(
@@ -127,11 +127,9 @@ def storage_in_use(connection: Connection, zone_ids: Iterable[int]) -> dict[tupl
 
 
 def count_volumes(connection: Connection, pool_ids: Collection[int]) -> dict[int, int]:
-    """Return the numbers of volumes that claim space of pools.
+    """Return the number of volumes that claim space in each pool, by pool id. Pools without volumes are omitted.
 
-    With the pool's row held, no new claim is possible.
-
-    Copies of templates are no volumes.
+    Copies of templates are not counted. While the caller has locked a pool's row, no new claim is possible.
     """
     claim = storage_claims.c
     query = select(claim.pool_id, func.count()).where(
@@ -142,7 +140,7 @@ def count_volumes(connection: Connection, pool_ids: Collection[int]) -> dict[int
 
 
 def count_vms_on_hosts(connection: Connection, pool_id: int) -> int:
-    """Return VMs that are, or are about to be, on a host and have volumes in a pool."""
+    """Return the number of VMs that have volumes in a pool and are on a host or about to start on one."""
     query = (
         select(func.count(virtual_machines.c.id.distinct()))
         .join(volumes, volumes.c.vm_id == virtual_machines.c.id)

@@ -47,7 +47,7 @@ def pools(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any
 
 
 def users_of_pool(connection: Connection, pool_id: int) -> Sequence[str]:
-    """Return the names of VMs that have volumes in a pool, or will, and of volumes there without a VM."""
+    """Return the names of the VMs that use or will use volumes in a pool, and of its volumes without a VM."""
     query = text(
         "SELECT DISTINCT coalesce(vm.name, v.name) AS name, coalesce(vm.uuid, v.uuid) AS uuid"
         " FROM volumes v LEFT JOIN virtual_machines vm ON vm.id = v.vm_id"
