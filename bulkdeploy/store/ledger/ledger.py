@@ -104,14 +104,16 @@ def claim_hosts(
     thresholds: Thresholds = NO_THRESHOLDS,
     kind: ConsumerKind = ConsumerKind.VM,
 ) -> None:
-    """Claim one host per VM, all or nothing. Entry i of ``host_ids`` belongs to consumer i, of type ``kind``.
+    """Claim one host for each consumer, all or nothing.
+
+    Entry i of ``host_ids`` belongs to consumer i of type ``kind``.
 
     ``account_id``, ``cpu_mhz`` and ``memory_mib`` are the owner of each VM and the amounts that it claims, as one
     entry per VM if they differ. ``thresholds`` are those of the hosts' clusters, if they limit the claim.
 
     Raises:
-        TransactionConflict: a host has less room than needed, is no longer Up and Enabled, or its cluster would
-            pass a threshold.
+        TransactionConflict: a host has not enough free capacity or is no longer Up and Enabled, or its cluster
+            would exceed a threshold.
     """
     hosts, position, vms = np.unique(host_ids, return_inverse=True, return_counts=True)
     if isinstance(account_id, int):
@@ -157,7 +159,7 @@ def _column(values: int | Ints) -> int | PerRow:
 
 
 def _summed(host: Ints, vms: Ints, amount: int | Ints) -> list[int]:
-    """Return the joint claim of the VMs of each host; exact below 2**53."""
+    """Return the sum of the amounts that VMs claim on each host. The sums are exact below 2**53."""
     if isinstance(amount, int):
         return [count * amount for count in vms.tolist()]
     return [int(each) for each in np.bincount(host, weights=amount, minlength=len(vms)).tolist()]
@@ -170,10 +172,10 @@ def claim_pools(
     sizes: Sequence[int],
     consumers: Sequence[UUID | str],
 ) -> None:
-    """Claim storage in one pool per volume. ``limits`` are the bytes that each pool may promise by the plan.
+    """Claim storage in one pool per volume. ``limits`` has the bytes that may be claimed in each pool, by pool id.
 
     Raises:
-        TransactionConflict: a pool has less room than the plan saw.
+        TransactionConflict: a pool has less free capacity than the plan saw, or is no longer Up.
     """
     wanted: dict[int, int] = {}
     for pool_id, size in zip(pool_ids, sizes, strict=True):
@@ -261,8 +263,8 @@ def lock_move(
 ) -> None:
     """Lock, in the required order, everything that a move of a consumer and its volumes releases and claims.
 
-    A transaction that releases and then claims calls this function first. Releasing takes locks of every kind, so
-    the locks of the claim would otherwise be taken in the wrong order.
+    A transaction that releases and then claims calls this function first. Releasing acquires locks of every kind,
+    so the locks of the claim would otherwise be acquired in the wrong order.
     """
     held = connection.execute(
         text("SELECT host_id FROM host_claims WHERE consumer = :who"), {"who": consumer}
@@ -299,7 +301,7 @@ def release_pools_of(connection: Connection, volumes: Sequence[UUID]) -> None:
 
 
 def _lock_clusters(connection: Connection, thresholds: Thresholds) -> None:
-    """Lock the rows of clusters in id order, so that claims which thresholds limit are made one at a time."""
+    """Lock the rows of clusters in id order, so that claims subject to thresholds are made one at a time."""
     if len(thresholds.cluster_ids):
         connection.execute(
             text("SELECT FROM clusters WHERE id = ANY(:ids) ORDER BY id FOR NO KEY UPDATE"),

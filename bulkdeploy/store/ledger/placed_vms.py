@@ -12,7 +12,10 @@ from bulkdeploy.store.database.engine import TransactionConflict
 
 
 def read_vms(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[Any]]:
-    """Return VMs by id, with their offerings' tags and planners, templates' tags and deployments' configs."""
+    """Return the rows of VMs by internal id, with the columns that placement needs.
+
+    These include tags and planner of the offering, tags of the template, and the configuration of the deployment.
+    """
     rows = connection.execute(
         text(
             "SELECT v.*, o.host_tags, o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag,"
@@ -39,7 +42,10 @@ def vm_of_deployment(connection: Connection, deployment_id: int) -> int:
 
 
 def read_vm_volumes(connection: Connection, vm_ids: Collection[int]) -> dict[int, list[Row[Any]]]:
-    """Return the live volumes of each VM by device; ``scope`` is None for volumes that have no pool yet."""
+    """Return the live volumes of each VM, ordered by device number, by VM id.
+
+    The columns ``scope``, ``cluster_id`` and ``host_id`` of the pool are None if the volume has no pool yet.
+    """
     found: dict[int, list[Row[Any]]] = {vm_id: [] for vm_id in vm_ids}
     rows = connection.execute(
         text(
@@ -77,10 +83,12 @@ def read_vm_groups(connection: Connection, vm_ids: Collection[int]) -> dict[int,
 
 
 def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
-    """Return the groups' types; their rows stay locked, so that members are counted by one planner at a time.
+    """Lock affinity groups, and return their types by group id.
+
+    The lock ensures that only one planner at a time counts the members of a group.
 
     Raises:
-        TransactionConflict: a group was deleted since it was looked up.
+        TransactionConflict: a group was deleted since the caller read it.
     """
     kinds = _affinity_types(connection, _TYPES + " ORDER BY id FOR UPDATE", group_ids)
     if len(kinds) != len(set(group_ids)):
@@ -89,7 +97,7 @@ def lock_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> di
 
 
 def read_affinity_groups(connection: Connection, group_ids: Sequence[int]) -> dict[int, AffinityType]:
-    """Return the types of the existing ones of these affinity groups. Nothing is locked."""
+    """Return the types of these affinity groups by group id, without locks. Deleted groups are omitted."""
     return _affinity_types(connection, _TYPES, group_ids)
 
 
@@ -128,7 +136,7 @@ _MEMBERSHIPS = text(_MEMBERS.replace("$members", "g.vm_id = ANY(CAST(:vms AS big
 def count_members_by_host(
     connection: Connection, group_ids: Sequence[int], *, stopped_counts_s: int, without_vm_id: int | None = None
 ) -> dict[int, dict[int, int]]:
-    """Count each group's VMs on each host, without the VM ``without_vm_id``.
+    """Count each group's VMs on each host, without the VM ``without_vm_id``. The keys are group id, then host id.
 
     ``stopped_counts_s`` is the number of seconds for which a stopped VM still counts on its last host.
     """
@@ -142,7 +150,7 @@ def count_members_by_host(
 def read_memberships(
     connection: Connection, vm_ids: Collection[int], *, stopped_counts_s: int
 ) -> dict[int, list[tuple[int, int]]]:
-    """Return of each VM the pairs of group and host for which ``count_members_by_host`` counts it."""
+    """Return, for each VM, the pairs of group and host in which ``count_members_by_host`` counts the VM."""
     found: dict[int, list[tuple[int, int]]] = {vm_id: [] for vm_id in vm_ids}
     wanted = {"vms": int_array(vm_ids), "seconds": stopped_counts_s}
     for row in connection.execute(_MEMBERSHIPS, wanted):
@@ -165,7 +173,7 @@ def write_places(
     cluster_ids: Sequence[int],
     pod_ids: Sequence[int],
 ) -> None:
-    """Write the claimed places into the rows of VMs; entry i of each list belongs to VM i."""
+    """Write the claimed host, cluster and pod into the rows of VMs. Entry i of each list belongs to VM i."""
     connection.execute(
         _WRITE_PLACES,
         {
@@ -178,7 +186,7 @@ def write_places(
 
 
 def write_pools(connection: Connection, volume_uuids: Sequence[UUID], pool_ids: Sequence[int]) -> None:
-    """Write the claimed pool into each volume's row."""
+    """Write the claimed pool into the row of each volume. Entry i of both lists belongs to volume i."""
     connection.execute(
         text(
             "UPDATE volumes v SET pool_id = w.pool_id FROM (SELECT unnest(CAST(:uuids AS uuid[])) AS uuid,"
@@ -200,7 +208,10 @@ def forget_pools(connection: Connection, vm_id: int) -> list[UUID]:
 
 
 def pods_bound_by_address(connection: Connection, vm_ids: Collection[int]) -> dict[int, int]:
-    """Return by VM id the pods that VMs' addresses belong to (Basic zones); addresses of other zones bind no VM."""
+    """Return the pod to which the address of each VM belongs (Basic zones), by VM id.
+
+    VMs whose addresses do not belong to a pod are omitted.
+    """
     rows = connection.execute(
         text(
             "SELECT n.vm_id, min(r.pod_id) AS pod_id FROM nics n JOIN ip_ranges r ON r.id = n.ip_range_id"
@@ -212,7 +223,10 @@ def pods_bound_by_address(connection: Connection, vm_ids: Collection[int]) -> di
 
 
 def count_alike_vms_on_hosts(connection: Connection, zone_id: int) -> list[Row[Any]]:
-    """Return how many VMs of each size, speed, hypervisor and host tags each host of a zone holds."""
+    """Count the VMs with a claim on each host of a zone, grouped by equal properties.
+
+    These are the sizes, the speed, the hypervisor, the host tags of the offering and the tag of the template.
+    """
     return list(
         connection.execute(
             text(

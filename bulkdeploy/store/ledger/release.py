@@ -1,7 +1,7 @@
 """Releasing the resources of VMs: host claims, volumes and their capacity, addresses, counts.
 
-Set-based and safe to repeat: what is already given back is not there to give back again. Runs in
-the caller's transaction and keeps the lock order (hosts, pools, ranges, counts, rows).
+All functions process sets of VMs and may be repeated: resources that were released before are skipped. They run in
+the caller's transaction and use the lock order (hosts, pools, ranges, counts, rows).
 """
 
 from collections.abc import Sequence
@@ -95,7 +95,7 @@ def _mark_compute_released(connection: Connection, vm_ids: Sequence[int]) -> dic
 
 
 def _mark_volumes_removed(connection: Connection, volume_uuids: Sequence[UUID]) -> dict[int, ResourceAmounts]:
-    """Mark the volumes as removed, and return their numbers and bytes by account."""
+    """Mark volumes as removed, and return the number and total size of the newly removed volumes, by account."""
     rows = connection.execute(
         text(
             "WITH freed AS (UPDATE volumes SET state = 'Expunged', removed = now() WHERE uuid = ANY(:volumes)"
@@ -110,7 +110,7 @@ def _mark_volumes_removed(connection: Connection, volume_uuids: Sequence[UUID]) 
 
 
 def _detach_volumes(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Detach the separately created volumes from these VMs, and delete those whose owner was deleted."""
+    """Detach the separately created volumes from these VMs, and delete the volumes whose owner was deleted."""
     detached = connection.execute(
         text(
             "UPDATE volumes v SET vm_id = NULL, device_id = NULL, attached = NULL,"

@@ -16,9 +16,11 @@ class NewRootDisk:
     """The differences between a VM's new root volume and the old one. None means no difference.
 
     Attributes:
-        template_id, size_bytes, disk_offering_id: what differs.
-        is_placed_anew: whether placement must choose the host and the pool. Otherwise the VM keeps its host,
-            and the new root volume takes over the storage claim of the old one.
+        template_id: the template of the new volume.
+        size_bytes: the size of the new volume.
+        disk_offering_id: the disk offering of the new volume.
+        is_placed_anew: whether placement must choose the host and the pool. Otherwise the VM keeps its host, and
+            the new root volume takes over the storage claim of the old one.
     """
 
     template_id: int | None
@@ -35,10 +37,11 @@ def read_new_root_disk(
     size_bytes: int | None = None,
     disk_offering_id: int | None = None,
 ) -> NewRootDisk:
-    """Return the new root disk of a VM with these differences.
+    """Return the differences of a VM's new root disk, including whether the disk must be placed again.
 
-    Another size or disk offering is placed anew. Another template is placed anew only if it wants a host tag that
-    the present template does not want, because placement asks nothing else of a template of the same hypervisor.
+    A disk with another size or disk offering is placed again. A disk with another template is placed again only if
+    the template requires a host tag that the present template does not require, because placement has no other
+    requirement for a template of the same hypervisor.
     """
     is_placed_anew = (size_bytes, disk_offering_id) != (None, None)
     if template_id is not None and not is_placed_anew:
@@ -70,13 +73,13 @@ _SET_TEMPLATE = text("UPDATE virtual_machines SET template_id = :template, os_ty
 
 
 def replace_root_volume(connection: Connection, vm_id: int, new_uuid: UUID, new: NewRootDisk) -> list[UUID]:
-    """Replace the row of the old root volume, which no hypervisor has any more, by a new one with this uuid.
+    """Replace the row of the old root volume, which no hypervisor stores any more, by a new row with this uuid.
 
     The disk of the new volume is created at the VM's next start. Limits are not checked, because the call that
     requested the volume has checked them.
 
     Returns:
-        The uuid of the old volume, if its claim was given back.
+        The uuid of the old volume if its claim was released, otherwise an empty list.
     """
     old = connection.execute(_OLD, {"vm": vm_id}).one()
     given_back = [old.uuid] if new.is_placed_anew else []

@@ -42,7 +42,7 @@ def book_hosts(
     cpu_mhz: Sequence[int],
     memory_mib: Sequence[int],
 ) -> None:
-    """Book that each VM is on its host; entry i of all belongs to VM i."""
+    """Write the claims of VMs on the hosts on which they already run. Entry i of each sequence belongs to VM i."""
     if not consumers:
         return
     lock_hosts(connection, np.unique(np.array(host_ids, dtype=np.int64)))
@@ -64,7 +64,10 @@ def book_hosts(
 def book_pools(
     connection: Connection, consumers: Sequence[UUID], pool_ids: Sequence[int], sizes: Sequence[int]
 ) -> None:
-    """Book that each volume is in its pool; entry i of all belongs to volume i."""
+    """Write the claims of volumes on the pools that already store them.
+
+    Entry i of each sequence belongs to volume i.
+    """
     if not consumers:
         return
     connection.execute(

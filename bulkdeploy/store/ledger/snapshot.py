@@ -1,8 +1,8 @@
 """One zone as columns for placement: hosts, clusters, pools, dedication, and the owner's VMs.
 
-Read inside the transaction that claims; what has not changed since the process's last plan is not
-read again (``store.database.column_cache``). ``storage.overprovisioning.factor`` and the disable
-thresholds are applied here, so that placement knows limits and nothing of settings.
+The zone is read inside the transaction that claims. Data that has not changed since the process's last plan is not
+read again (``store.database.column_cache``). ``storage.overprovisioning.factor`` and the disable thresholds are
+applied here, so that placement gets limits and needs no settings.
 """
 
 from collections.abc import Mapping
@@ -76,7 +76,10 @@ def read_snapshot(
 def seen_by_another(
     connection: Connection, zone: ZoneSnapshot, zone_id: int, owner: Owner, *, with_owner_hosts: bool
 ) -> ZoneSnapshot:
-    """Return the same zone, with the same VMs, for a request of another owner."""
+    """Return a copy of a zone for a request of another owner, with the same hosts, claims and pools.
+
+    Only the dedication and the counts of the owner's VMs are read again.
+    """
     clusters, of_host = zone.clusters, zone.hosts.cluster
     foreign, own = _read_dedication(
         connection, zone_id, owner, zone.hosts.id, clusters.id[of_host], clusters.pod_id[of_host]
@@ -111,7 +114,7 @@ _CLUSTERS = """
 def _read_clusters(
     connection: Connection, zone_id: int, owner: Owner, configuration: Configuration, hosts: Mapping[str, Ints]
 ) -> tuple[ClusterColumns, Ints]:
-    """Return the clusters, and the position of each host's cluster among them."""
+    """Return the columns of the zone's clusters, and for each host the position of its cluster in these columns."""
     names = ("id", "pod_id", "enabled", "pod_enabled", "owner_vms", "policy")
     wanted = {"zone": zone_id, "account": owner.account_id}
     rows, texts = read_columns(connection, _CLUSTERS, wanted, names, texts=("hypervisor",))
@@ -228,9 +231,9 @@ def _pool_columns(
     cluster: Ints,
     host: Ints,
 ) -> tuple[PoolColumns, tuple[frozenset[str], ...]]:
-    """Return the pools with the bytes that each pool may allocate.
+    """Return the columns of pools, and the tag sets extended by those of the pools.
 
-    This is size x over-provisioning (shared pools only) x threshold.
+    The limit of a pool is its size times over-provisioning (shared pools only) times its threshold.
     """
     ids, any_special = rows["id"], bool(rows["special"].any())
     pool_tags, tag_sets = _read_tags(connection, "storage_pools", zone_id, ids, tag_sets, enabled=any_special)
@@ -265,7 +268,7 @@ def _read_restricted_pools(connection: Connection, zone_id: int) -> dict[int, st
 
 
 def pool_limits(configuration: Configuration, ids: Ints, capacity: Ints, local: Ints) -> Ints:
-    """Return the bytes that each pool may promise: size x over-provisioning (shared only) x threshold."""
+    """Return the bytes that may be claimed in each pool: size x over-provisioning (shared only) x threshold."""
     factor = _per_pool(configuration, "storage.overprovisioning.factor", ids)
     share = _per_pool(configuration, "pool.storage.allocated.capacity.disablethreshold", ids)
     factor[local.astype(bool)] = 1.0

@@ -1,7 +1,7 @@
 """Deleted volumes: hidden immediately, while their capacity is released after their removal from the pool.
 
-A volume that has a pool may exist there. It is in state Destroy until a sweeper has had it removed: its claim
-stays, so that space which is not free yet is not claimed again.
+A volume that was assigned to a pool may exist there. It remains in state Destroy until a sweeper has removed it
+from the pool. Until then its claim remains, so that its space is not claimed again before it is free.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,10 @@ _DESTROY = text(
 
 
 def destroy_volumes(connection: Connection, volume_ids: Sequence[int]) -> int:
-    """Delete those of these volumes that are attached to no VM, subtract their counts, and return their number."""
+    """Delete the volumes out of ``volume_ids`` that are attached to no VM, and return how many were deleted.
+
+    Their amounts are subtracted from the owners' resource counts.
+    """
     rows = connection.execute(_DESTROY, {"volumes": int_array(volume_ids)}).all()
     subtract_amounts(
         connection,
@@ -36,7 +39,7 @@ def destroy_volumes(connection: Connection, volume_ids: Sequence[int]) -> int:
 
 
 def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
-    """Return ids of a VM's live data volumes."""
+    """Return the ids of a VM's live data volumes."""
     return set(
         connection.execute(
             text("SELECT id FROM volumes WHERE vm_id = :vm AND volume_type = 'DATADISK' AND removed IS NULL"),
@@ -46,7 +49,7 @@ def data_volumes_of(connection: Connection, vm_id: int) -> set[int]:
 
 
 def owners_of_volumes(connection: Connection, volume_ids: Sequence[int]) -> dict[int, int]:
-    """Return the account of each volume, by the volume's id; of removed ones, too."""
+    """Return the id of the account that owns each volume, by volume id. Removed volumes are included."""
     rows = connection.execute(
         text("SELECT id, account_id FROM volumes WHERE id = ANY(CAST(:volumes AS bigint[]))"),
         {"volumes": int_array(volume_ids)},
@@ -89,16 +92,19 @@ _ORPHANED = text(
 
 
 def destroy_volumes_of_accounts(connection: Connection, account_ids: Sequence[int]) -> None:
-    """Delete the volumes of these accounts that no VM has.
+    """Delete the volumes of these accounts that are attached to no VM.
 
-    Volumes of VMs are deleted with the VMs (``release``).
+    Volumes of VMs are deleted with the VMs (``store.ledger.release``).
     """
     found = connection.execute(_OF_ACCOUNTS, {"accounts": int_array(account_ids)}).scalars().all()
     destroy_volumes(connection, found)
 
 
 def destroy_orphaned_volumes(connection: Connection, *, most: int) -> int:
-    """Delete volumes that lost their VM while their owner was being deleted; how many."""
+    """Delete at most ``most`` volumes whose VM was removed while their owner was being deleted.
+
+    Returns the number of deleted volumes.
+    """
     return destroy_volumes(connection, connection.execute(_ORPHANED, {"most": most}).scalars().all())
 
 
@@ -113,7 +119,7 @@ _DUE = text(
 
 
 def volumes_to_remove(connection: Connection, *, most: int) -> list[Row[Any]]:
-    """Return destroyed volumes that are due for removal from their pools, with all hypervisors of the pool."""
+    """Return at most ``most`` destroyed volumes that must be removed from their pools now, with the hypervisors."""
     return list(connection.execute(_DUE, {"most": most}))
 
 
@@ -130,7 +136,10 @@ _EXPUNGE = text(
 def end_removals_of_volumes(
     connection: Connection, gone: Sequence[UUID], left: Sequence[UUID], *, again_s: float
 ) -> None:
-    """Release the storage of deleted volumes, and schedule the volumes in ``left`` for another try."""
+    """Release the storage of the volumes ``gone``, and schedule the volumes ``left`` for another removal attempt.
+
+    ``again_s`` is the number of seconds until this attempt.
+    """
     release_pools_of(connection, gone)
     connection.execute(_EXPUNGE, {"volumes": list(gone)})
     connection.execute(_PUT_OFF, {"volumes": list(left), "again": again_s})

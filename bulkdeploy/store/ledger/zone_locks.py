@@ -15,10 +15,10 @@ def lock_plans(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> None:
-    """Lock the planning of bulk calls in a zone or a part of it until the transaction ends.
+    """Lock the planning of bulk calls in a zone, or in a part of it, until the transaction ends.
 
-    Plans for places without a common host do not wait for each other. The narrowest given place determines the
-    lock.
+    The narrowest of the given pod, cluster and host determines the lock. Plans for parts without a common host do
+    not wait for each other.
     """
     if cluster_id is not None or host_id is not None:
         found = connection.execute(_CLUSTER, {"cluster": cluster_id, "host": host_id}).one()
@@ -39,16 +39,17 @@ _CLUSTER = text(
 def keep_zone_rules(connection: Connection, zone_id: int) -> None:
     """Prevent changes of states and dedications in a zone, its pods and its clusters until the transaction ends.
 
-    A transaction that claims by a plan takes this lock first, so that the places of the plan remain allowed until
-    it commits. The lock is shared, but while a transaction waits to make changes, no further transaction gets it.
+    A transaction that claims by a plan acquires this lock first, so that the hosts of the plan remain allowed until
+    the transaction commits. The lock is shared, but while a transaction waits to make changes, no further
+    transaction gets the lock.
     """
     take_lock(connection, Lock.ZONE_RULES, zone_id, shared=True)
 
 
 def change_zone_rules(connection: Connection, zone_ids: Iterable[int]) -> None:
-    """Wait for the plans that are being committed in these zones, and block new ones until the transaction ends.
+    """Wait for the plans that are being committed in these zones, and block new plans until the transaction ends.
 
-    A change of the state of a zone, pod or cluster, or of a dedication, takes this lock before it locks any row. So
-    the claims of earlier plans are visible to it, and later plans follow the changed rules.
+    A transaction that changes the state of a zone, pod or cluster, or a dedication, acquires this lock before it
+    locks any row. Therefore it sees the claims of earlier plans, and later plans use the changed rules.
     """
     take_locks(connection, Lock.ZONE_RULES, zone_ids)

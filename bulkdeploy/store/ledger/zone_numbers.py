@@ -77,9 +77,11 @@ def positions(ids: Ints, wanted: Ints) -> Ints:
 def pools_of(
     rows: Mapping[str, Ints], cluster_ids: Ints, host_ids: Ints, *, with_local: bool
 ) -> tuple[Mapping[str, Ints], Ints, Ints]:
-    """Return the pools of these clusters and hosts, with the position of each pool's cluster and host.
+    """Return the columns of the pools that these clusters and hosts can use.
 
-    The position -1 means that the pool serves all clusters or hosts.
+    The other two results are the positions of each pool's cluster and host in ``cluster_ids`` and ``host_ids``. The
+    position -1 means that the pool serves all clusters or hosts. Without ``with_local``, hosts' local disks are
+    omitted.
     """
     cluster, host = positions(cluster_ids, rows["cluster_id"]), positions(host_ids, rows["host_id"])
     there = ((rows["cluster_id"] < 0) | (cluster >= 0)) & ((rows["host_id"] < 0) | (host >= 0))

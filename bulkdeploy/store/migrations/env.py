@@ -11,7 +11,7 @@ connection = context.config.attributes["connection"]
 
 
 def note(ctx: object, step: MigrationInfo, heads: object, run_args: object) -> None:
-    """Remember that a migration was applied."""
+    """Record that a migration was applied."""
     del ctx, heads, run_args
     connection.execute(insert(schema_revisions), [{"revision": name} for name in step.up_revision_ids])
 

@@ -1,9 +1,11 @@
 """The revisions of the schema that this release knows, and the check of a database's revision.
 
-Migrations come in two halves (their file names say ``pre`` or ``post``): ``pre`` ones leave the previous release
-working and run before the new code starts, ``post`` ones run when no old code is left. A release's ``pre`` always
-stands before its ``post`` in the one line of revisions. So a release works with every database that has all of its
-own ``pre`` ones and no ``post`` one of a later release. Nothing here loads Alembic: every program asks.
+The migrations of a release have two halves, ``pre`` and ``post``, which are part of their file names. The previous
+release still works after the ``pre`` migrations, which run before the new code starts. The ``post`` migrations run
+when no old code is left. In the sequence of revisions, the ``pre`` migrations of a release come before its ``post``
+migrations. Therefore a release works with every database that has all of its own ``pre`` migrations and no ``post``
+migration of a later release. This module does not import Alembic, because every program uses this module at its
+start.
 """
 
 from functools import cache
@@ -23,11 +25,11 @@ _STATE = f"SELECT (SELECT version_num FROM alembic_version), array(SELECT revisi
 
 
 class SchemaMismatch(Exception):
-    """The database is not one that this release can work with."""
+    """Raised when this release cannot work with the schema of the database."""
 
 
 class SchemaTooOld(SchemaMismatch):
-    """The database lacks migrations that this release needs before it starts."""
+    """Raised when the database lacks migrations that must run before this release starts."""
 
     def __init__(self, revision: str | None) -> None:
         self.revision = revision
@@ -67,7 +69,7 @@ def known_revisions() -> tuple[str, ...]:
 
 
 def is_post(revision: str) -> bool:
-    """Return whether it is of the half that no older release survives."""
+    """Return whether a revision is a ``post`` migration, after which no older release works."""
     return "_post_" in revision
 
 
@@ -79,7 +81,7 @@ def needed_revision() -> str:
 def refuse_other_releases(engine: Engine) -> None:
     """Make new connections of ``engine`` fail with SchemaMismatch while the schema does not fit this release.
 
-    Such a database counts as unreachable: programs are not ready, and wait until it fits.
+    Programs treat such a database as unreachable: they are not ready, and wait until the schema fits.
     """
     event.listen(engine, "connect", _require_fitting)
 
@@ -99,9 +101,9 @@ def require_fitting(current: str | None, applied: list[str]) -> None:
     """Check the revisions of a database against the revisions that this release knows.
 
     Raises:
-        SchemaNotReleased: ``current``, its revision, is older than the newest ``pre`` of this release, and unknown.
-        SchemaTooOld: ``current`` is older than that, and known.
-        SchemaTooNew: among those ``applied`` is a ``post`` of a later release.
+        SchemaNotReleased: the database's revision ``current`` is older than this release needs, and unknown.
+        SchemaTooOld: ``current`` is older than this release needs, and known.
+        SchemaTooNew: ``applied`` contains a ``post`` migration of a later release.
     """
     known = known_revisions()
     for revision in applied:

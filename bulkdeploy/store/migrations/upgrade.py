@@ -27,7 +27,7 @@ MOST_TRIES = 100
 
 
 class Half(StrEnum):
-    """The migrations to run."""
+    """The part of the missing migrations that an upgrade runs: ``pre``, ``post`` or all."""
 
     PRE = "pre"
     POST = "post"
@@ -35,7 +35,7 @@ class Half(StrEnum):
 
 
 class UpgradeNotEnded(BulkDeployError):
-    """The first half is asked for while the second half of an earlier upgrade is missing."""
+    """Raised when ``pre`` migrations are requested while ``post`` migrations of an earlier upgrade are missing."""
 
     def __init__(self, revision: str) -> None:
         self.revision = revision
@@ -46,7 +46,7 @@ class UpgradeNotEnded(BulkDeployError):
 
 
 class TablesInUse(BulkDeployError):
-    """A transaction holds tables for longer than an upgrade waits."""
+    """Raised when another transaction keeps tables locked for longer than an upgrade waits."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -64,11 +64,11 @@ def upgrade(engine: Engine, half: Half = Half.ALL) -> None:
     that queue behind the upgrade wait at most LOCK_WAIT_S.
 
     Raises:
-        SchemaNotReleased: it has a revision that no release has.
-        SchemaTooNew: a later release has ended its upgrade.
-        SchemaTooOld: the second half is asked for, and the first one was not run.
-        TablesInUse: they were, each of MOST_TRIES times; nothing was changed.
-        UpgradeNotEnded: the first half is asked for, and a second one before it was not run.
+        SchemaNotReleased: the database has a revision that no release has.
+        SchemaTooNew: a later release has completed its upgrade.
+        SchemaTooOld: the ``post`` half was requested, but the ``pre`` half was not run.
+        TablesInUse: tables were locked in each of MOST_TRIES attempts; nothing was changed.
+        UpgradeNotEnded: the ``pre`` half was requested, but the ``post`` half of an earlier release was not run.
     """
     for _ in range(MOST_TRIES):
         try:
@@ -95,7 +95,7 @@ def _upgrade(engine: Engine, half: Half) -> None:
 
 
 def current_revision(connection: Connection) -> str | None:
-    """Return the database's revision, or None for an empty one."""
+    """Return the revision of the database's schema, or None if the database is empty."""
     return MigrationContext.configure(connection).get_current_revision()
 
 

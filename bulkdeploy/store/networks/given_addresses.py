@@ -1,4 +1,7 @@
-"""Addresses that an upstream cloud assigned to NICs. The cloud decides, and rows follow."""
+"""Addresses that an upstream cloud assigned to NICs.
+
+The addresses in our rows are changed to those of the cloud.
+"""
 
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
@@ -12,11 +15,9 @@ from bulkdeploy.store.ledger.addresses import lock_ranges, take_mac_addresses
 
 @dataclass(frozen=True, slots=True)
 class GivenAddress:
-    """An address that a cloud gave to a nic.
+    """An address that an upstream cloud assigned to a NIC.
 
-    ``nic_id`` is None if the nic has no row yet. ``ip`` is None if the nic has no IPv4 address.
-
-    ``nic_id`` is None if the nic has no row yet. ``ip`` is None if the nic has no IPv4 address.
+    ``nic_id`` is None if the NIC has no row yet. ``ip`` is None if the NIC has no IPv4 address.
     """
 
     nic_id: int | None
@@ -80,9 +81,9 @@ def free_given_addresses(
     gets a new one. NICs of VMs outside the cloud keep their IP addresses.
 
     Args:
-        connection: in a transaction. The address ranges of all networks are locked.
-        given: what the cloud gave.
-        is_of_cloud: whether VMs of a hypervisor type are the cloud's.
+        connection: has an open transaction, which locks the address ranges of all networks.
+        given: the addresses that the cloud assigned.
+        is_of_cloud: tells whether VMs of a hypervisor type run in the cloud.
 
     Returns:
         The IP addresses that VMs outside the cloud keep.
@@ -146,7 +147,10 @@ def without_kept(given: Sequence[GivenAddress], kept: Collection[KeptAddress]) -
 
 
 def nics_of(connection: Connection, vm_uuid: UUID) -> Sequence[Row[Any]]:
-    """Return id, network (``network_id``, ``network_uuid``), IP and MAC address of a VM's nics, by device."""
+    """Return the live NICs of a VM in device order.
+
+    The columns are id, network_id, network_uuid, ip and mac.
+    """
     query = text(
         "SELECT n.id, n.network_id, w.uuid AS network_uuid, host(n.ip_address) AS ip, n.mac_address AS mac"
         " FROM nics n JOIN virtual_machines v ON v.id = n.vm_id JOIN networks w ON w.id = n.network_id"

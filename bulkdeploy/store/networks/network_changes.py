@@ -73,14 +73,14 @@ def _as_written(
 
 
 def zones_with_networks(connection: Connection, zone_ids: Collection[int]) -> set[int]:
-    """Return those of these zones that have live networks."""
+    """Return the ids of the zones out of ``zone_ids`` that have live networks."""
     query = select(networks.c.zone_id).where(id_in(networks.c.zone_id, zone_ids), networks.c.removed.is_(None))
     return set(connection.execute(query.distinct()).scalars())
 
 
 @dataclass(frozen=True, slots=True)
 class OfferingFacts:
-    """A network offering as the rules see it."""
+    """The properties of a network offering that the rules for networks use."""
 
     id: int
     name: str
@@ -116,7 +116,7 @@ def read_offerings(connection: Connection, offering_ids: Collection[int]) -> dic
 
 
 def required_offering(connection: Connection) -> EntityRef | None:
-    """Return the enabled offering of isolated networks that every account needs one of, or None."""
+    """Return the enabled offering of isolated networks with availability Required, or None if there is none."""
     offering = network_offerings.c
     query = select(offering.id, offering.uuid, offering.name).where(
         offering.availability == "Required",
@@ -141,7 +141,7 @@ def has_isolated_network(connection: Connection, account_id: int, zone_id: int) 
 
 
 def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, int]:
-    """Return the account that has a network, and its offering; internal ids."""
+    """Return the internal ids of the account that owns a network and of the network's offering."""
     network = networks.c
     row = connection.execute(
         select(network.account_id, network.network_offering_id).where(network.id == network_id)
@@ -151,7 +151,7 @@ def owner_and_offering(connection: Connection, network_id: int) -> tuple[int, in
 
 
 def keep_zones(connection: Connection, zone_ids: Collection[int]) -> dict[int, Row[Any]]:
-    """Return live zones by internal id, and lock them against changes until the transaction ends."""
+    """Return live zones by internal id, and lock their rows against changes until the transaction ends."""
     query = select(zones).where(id_in(zones.c.id, zone_ids), zones.c.removed.is_(None)).order_by(zones.c.id)
     return {row.id: row for row in connection.execute(query.with_for_update(read=True))}
 
@@ -185,7 +185,7 @@ def vlans_in_use(connection: Connection, zone_ids: Collection[int]) -> dict[tupl
 
 
 def range_of(network_id: int, subnet: Subnet) -> dict[str, Any]:
-    """Return the row of the addresses that a network hands out."""
+    """Return the row of the IP range from which a new network assigns addresses."""
     return {
         "network_id": network_id,
         "start_ip": subnet.start_ip,
@@ -224,10 +224,10 @@ def remove_ranges(connection: Connection, network_ids: Collection[int]) -> None:
 
 
 def keep_networks(connection: Connection, network_ids: Sequence[int]) -> None:
-    """Keep these networks from being deleted until the transaction ends.
+    """Lock these networks, so that they cannot be deleted until the transaction ends.
 
     Raises:
-        TransactionConflict: one was deleted since it was looked up.
+        TransactionConflict: a network was deleted since the caller read it.
     """
     kept = connection.execute(
         text("SELECT id FROM networks WHERE id = ANY(:ids) AND removed IS NULL ORDER BY id FOR SHARE"),

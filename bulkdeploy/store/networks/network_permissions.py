@@ -1,4 +1,4 @@
-"""Rows of network permissions, which let accounts have VMs in networks of other accounts."""
+"""Rows of network permissions, which allow accounts to have VMs in networks of other accounts."""
 
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
@@ -16,7 +16,7 @@ PERMISSION = network_permissions.c
 
 
 def list_permissions(connection: Connection, network_id: int) -> list[Mapping[str, Any]]:
-    """Return the permissions of a network as the API shows them, by account."""
+    """Return the permissions of a network as response fields, ordered by account."""
     query: Select[Any] = (
         select(
             networks.c.uuid.label("networkid"),
@@ -39,7 +39,10 @@ def list_permissions(connection: Connection, network_id: int) -> list[Mapping[st
 
 
 def accounts_by_uuid(connection: Connection, uuids: Iterable[str], domain_id: int) -> dict[str, int]:
-    """Return the live accounts of a domain that have these uuids, by uuid, without those of projects."""
+    """Return the internal ids of the live accounts of a domain with these uuids, by uuid.
+
+    Accounts of projects and unknown uuids are omitted.
+    """
     query = select(accounts.c.uuid, accounts.c.id).where(
         accounts.c.uuid.in_(list(uuids)),
         accounts.c.domain_id == domain_id,
@@ -59,7 +62,10 @@ def add_permissions(connection: Connection, network_id: int, account_ids: Iterab
 def remove_permissions(
     connection: Connection, network_ids: Collection[int], account_ids: Collection[int] | None = None
 ) -> None:
-    """Remove permissions of accounts for networks. None stands for all accounts."""
+    """Remove the permissions of accounts to use networks.
+
+    If ``account_ids`` is None, all permissions are removed.
+    """
     statement = delete(network_permissions).where(id_in(PERMISSION.network_id, network_ids))
     if account_ids is not None:
         statement = statement.where(id_in(PERMISSION.account_id, account_ids))

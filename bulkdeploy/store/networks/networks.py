@@ -48,7 +48,7 @@ reach = domains.alias("reach")
 
 
 class NetworkFilter(StrEnum):
-    """Words of ``networkfilter``."""
+    """The values of the parameter ``networkfilter``."""
 
     ACCOUNT = "Account"
     DOMAIN = "Domain"

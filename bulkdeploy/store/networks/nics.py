@@ -59,7 +59,7 @@ def list_nics(connection: Connection, vm_id: int, arguments: Arguments, paging: 
 
 
 def live_nics(connection: Connection, vm_id: int) -> list[Row[Any]]:
-    """Return the VM's NICs in device order. The caller has locked the VM's row, so they do not change."""
+    """Return the rows of the VM's live NICs in device order. They cannot change while the VM's row is locked."""
     query = select(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     return list(connection.execute(query.order_by(nics.c.device_id)).all())
 
@@ -110,7 +110,7 @@ def hold_name(connection: Connection, vm_id: int, name: str) -> None:
 
 
 def hold_names(connection: Connection, vm_ids: Collection[int]) -> None:
-    """Reserve the names of VMs' rows for these VMs, as ``hold_name`` does."""
+    """Reserve the host name of each VM in all its networks, as ``hold_name`` does."""
     vm, nic = virtual_machines.c, nics.c
     held = update(nics).where(id_in(nic.vm_id, vm_ids), nic.vm_id == vm.id, nic.removed.is_(None))
     connection.execute(held.values(vm_name=func.lower(vm.name)))
@@ -127,9 +127,9 @@ _TAKEN_NAMES = text(
 
 
 def find_taken_names(connection: Connection, vm_ids: Collection[int]) -> set[int]:
-    """Return the ids of those VMs whose host name another VM uses in one of their networks.
+    """Return the ids of the VMs out of ``vm_ids`` whose host name another VM uses in one of their networks.
 
-    The other VM is live, or it is an earlier one of these VMs, which are about to become live.
+    The VMs in ``vm_ids`` are about to become live. The other VM is live, or comes earlier in ``vm_ids``.
     """
     return set(connection.execute(_TAKEN_NAMES, {"vms": int_array(vm_ids)}).scalars())
 
@@ -142,7 +142,7 @@ def make_default(connection: Connection, vm_id: int, nic_id: int) -> None:
 
 
 def lock_ranges_of(connection: Connection, nic_id: int) -> None:
-    """Lock the ranges that the nic's addresses are from: before the VM, as everybody does (ADR 5)."""
+    """Lock the IP ranges of a NIC's addresses. The lock order (ADR 5) requires this before the VM is locked."""
     secondary = nic_secondary_ips.c
     wanted = union_all(
         select(nics.c.ip_range_id).where(nics.c.id == nic_id),
@@ -169,5 +169,5 @@ def remove_nic(connection: Connection, nic_id: int) -> None:
 
 
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """Return a VM's row, not locked."""
+    """Return a VM's row without locking it."""
     return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()

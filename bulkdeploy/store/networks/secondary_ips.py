@@ -1,6 +1,6 @@
 """Secondary addresses of NICs, and changes of first addresses.
 
-The writer here holds the network's ranges (``lock_ranges``) and the VM.
+Callers that change addresses have locked the network's ranges (``lock_ranges``) and the VM.
 """
 
 from typing import Any
@@ -22,7 +22,7 @@ def read_secondary_ip(connection: Connection, ip_id: int) -> Row[Any] | None:
 
 
 def count_secondary_ips(connection: Connection, nic_id: int) -> int:
-    """Return how many a nic has."""
+    """Return the number of secondary addresses of a NIC."""
     one = nic_secondary_ips.c
     return connection.execute(select(func.count()).where(one.nic_id == nic_id)).scalar_one()
 

@@ -19,7 +19,7 @@ def read_ends(
 ) -> dict[tuple[int, Traffic], dict[End, str]]:
     """Return the peers of the rules of groups and their shown texts, by group and allowed traffic.
 
-    A peer is a CIDR or another group.
+    A peer is a pair of a CIDR and a group's internal id, one of which is None.
     """
     rule = security_group_rules.c
     query = (

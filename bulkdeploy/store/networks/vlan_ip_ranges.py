@@ -88,7 +88,10 @@ def list_ranges(connection: Connection, arguments: Arguments, paging: Paging) ->
 def ranges_of(
     connection: Connection, network_ids: Collection[int], zone_ids: Collection[int]
 ) -> dict[tuple[int | None, int | None], list[tuple[IPv4Address, IPv4Address]]]:
-    """First and last addresses of networks' ranges and zones' public ones, by network and zone, oldest first."""
+    """Return the first and last addresses of IP ranges of networks and of public ranges of zones, oldest first.
+
+    The key is a pair of network id and zone id, one of which is None.
+    """
     one = ip_ranges.c
     place = id_in(one.network_id, network_ids) | id_in(one.zone_id, zone_ids)
     query = select(one.network_id, one.zone_id, func.host(one.start_ip), func.host(one.end_ip))
@@ -101,9 +104,9 @@ def ranges_of(
 
 
 def count_addresses(connection: Connection, range_ids: Collection[int]) -> dict[int, int]:
-    """Count the addresses that NICs use of each range. Unused ranges are omitted.
+    """Count the addresses of each range that NICs use, by range id. Unused ranges are omitted.
 
-    While the caller has the rows of the ranges locked, the counts do not change.
+    While the caller has locked the rows of the ranges, the counts do not change.
     """
     first = select(nics.c.ip_range_id).where(id_in(nics.c.ip_range_id, range_ids), nics.c.removed.is_(None))
     secondary = select(nic_secondary_ips.c.ip_range_id).where(id_in(nic_secondary_ips.c.ip_range_id, range_ids))
@@ -119,7 +122,7 @@ def network_types(connection: Connection, zone_ids: Collection[int]) -> dict[int
 
 
 def guest_networks(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[EntityRef]]:
-    """Return the guest networks of zones, by id."""
+    """Return the guest networks of each zone, ordered by id, by zone id."""
     rows = connection.execute(
         select(networks.c.zone_id, networks.c.id, networks.c.uuid, networks.c.name)
         .where(id_in(networks.c.zone_id, zone_ids), networks.c.removed.is_(None), ~networks.c.is_system)

@@ -78,7 +78,10 @@ def write_details(
 def delete_details(
     connection: Connection, resource_type: str, resource_id: int, key: str | None, *, hidden: bool
 ) -> None:
-    """Delete the detail of this key, or all details of a resource; ``hidden`` includes hidden ones."""
+    """Delete the detail with this key, or all details of the resource if ``key`` is None.
+
+    Details that are not displayed are deleted only if ``hidden`` is set.
+    """
     gone = delete(resource_details).where(DETAIL.resource_type == resource_type, DETAIL.resource_id == resource_id)
     if key is not None:
         gone = gone.where(DETAIL.key == key)
@@ -88,7 +91,7 @@ def delete_details(
 
 
 def _resource_uuid() -> ColumnElement[UUID]:
-    """Return the uuid of the resource of a detail, or NULL if the resource was removed."""
+    """Return the SQL expression for the uuid of a detail's resource, which is NULL if the resource was removed."""
 
     def uuid_in(table: Table) -> ColumnElement[UUID]:
         found = select(table.c.uuid).where(table.c.id == DETAIL.resource_id, table.c.removed.is_(None))

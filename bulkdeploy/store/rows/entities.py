@@ -1,7 +1,8 @@
 """The resolution of ids from calls to entities: any kind, any number of ids, in one statement.
 
-Removed rows still resolve, as CloudStack's do: handlers then answer empty or refuse. What a caller may not know of
-(``store.rows.known_entities``) resolves no more than what is not there, and by the same statement.
+Ids of removed rows are resolved, too, as in CloudStack: handlers then return nothing or reject the call. Entities
+that the caller may not see (``store.rows.known_entities``) are treated like entities that do not exist, by the same
+statement.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -132,7 +133,7 @@ UUIDS, NUMBERS = "uuids", "numbers"
 def resolve(
     connection: Connection, caller: Caller, entity_kinds: Sequence[Entity], values: Iterable[str]
 ) -> dict[str, EntityRef]:
-    """``resolve_known`` for ids of the same kinds."""
+    """Return the entity of each id, out of the given kinds, as ``resolve_known`` does. Unknown ids are omitted."""
     kinds = tuple(entity_kinds)
     return resolve_known(connection, caller, {kinds: tuple(values)})[kinds]
 

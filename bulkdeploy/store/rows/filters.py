@@ -1,8 +1,8 @@
 """Filters of list queries: the condition for each parameter.
 
-A list's store module holds a table of them, ``{"zoneid": by_id(hosts.c.zone_id), ...}``; ``filtered``
-adds the conditions of those parameters that a call gave. Values are bound arguments: entity
-references, tuples of them, texts, numbers, flags.
+Each list's store module has a table of filters, ``{"zoneid": by_id(hosts.c.zone_id), ...}``. ``filtered`` adds the
+conditions of the parameters that a call has. Values are bound arguments: entity references, tuples of references,
+texts, numbers, flags.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -40,7 +40,7 @@ Arguments: TypeAlias = Mapping[str, Any]
 
 
 def filtered(query: Select[Any], filters: Filters, arguments: Arguments) -> Select[Any]:
-    """Return the query with the condition of every filter whose parameter was given."""
+    """Return the query with the condition of every filter whose parameter is in ``arguments``."""
     for name, condition in filters.items():
         if name in arguments:
             query = query.where(condition(arguments[name]))
@@ -54,7 +54,7 @@ def id_in(column: ColumnElement[Any], ids: Iterable[int]) -> Condition:
 
 
 def by_id(column: ColumnElement[Any]) -> Filter:
-    """Return a UUID parameter: the column holds the internal id of the entity named."""
+    """Return the filter for a UUID parameter: the column contains the internal id of the given entity."""
 
     def condition(ref: EntityRef) -> Condition:
         return column == ref.id
@@ -72,7 +72,7 @@ def by_ids(column: ColumnElement[Any]) -> Filter:
 
 
 def equal(column: ColumnElement[Any]) -> Filter:
-    """Return a number or flag, or a text that must match to the letter."""
+    """Return the filter for a number, a flag or a text that must be equal to the column. Case matters."""
 
     def condition(value: object) -> Condition:
         # A number goes in its own width: one that the column could not hold matches nothing and is no error.
@@ -83,7 +83,7 @@ def equal(column: ColumnElement[Any]) -> Filter:
 
 
 def same_text(column: ColumnElement[Any]) -> Filter:
-    """Return a text, matched whole and in any case (as CloudStack's ``name`` filters do)."""
+    """Return the filter for a text that must be equal to the column, ignoring case, as in CloudStack."""
 
     def condition(value: str) -> Condition:
         return func.lower(column) == value.lower()
@@ -92,9 +92,9 @@ def same_text(column: ColumnElement[Any]) -> Filter:
 
 
 def always(value: object) -> Filter:
-    """Return the filter of a value that all rows have.
+    """Return the filter for a parameter whose value is the same for all rows.
 
-    The same text in any case finds all rows, another text none.
+    It selects all rows if the parameter has this value, ignoring case, and no row otherwise.
     """
 
     def condition(wanted: object) -> Condition:
@@ -130,7 +130,7 @@ def keyword(*columns: ColumnElement[Any]) -> Filter:
 
 
 def ref_in_array(column: ColumnElement[Any]) -> Filter:
-    """Return a UUID parameter: an ARRAY column is empty (open to all) or holds the id."""
+    """Return the filter for a UUID parameter: an ARRAY column is empty (unrestricted) or contains the id."""
 
     def condition(ref: EntityRef) -> Condition:
         return or_(func.cardinality(column) == 0, any_(column) == ref.id)
@@ -139,7 +139,10 @@ def ref_in_array(column: ColumnElement[Any]) -> Filter:
 
 
 def pairs_of(pairs: Iterable[tuple[str, str | None]]) -> TableValuedAlias:
-    """Return keys and values as a table ``wanted``. The statement is the same for any number of pairs."""
+    """Return pairs of key and value as an SQL table ``wanted``.
+
+    The statement is the same for any number of pairs.
+    """
     found = list(pairs)
     keys, values = ([pair[at] for pair in found] for at in (0, 1))
     arrays = (bindparam(None, each, ARRAY(Text), unique=True) for each in (keys, values))
@@ -172,7 +175,10 @@ def tagged(resource_type: str, resource_id: ColumnElement[Any]) -> Filter:
 
 
 def linked(link: Table, resource: str, resource_id: ColumnElement[Any], other: str) -> Filter:
-    """Return a UUID parameter: a link table joins the resource to the entity named."""
+    """Return the filter for a UUID parameter: a link table connects the resource with the given entity.
+
+    ``resource`` and ``other`` are the columns of ``link`` with the ids of the resource and of the entity.
+    """
 
     def condition(ref: EntityRef) -> Condition:
         return exists(select(1).where(link.c[resource] == resource_id, link.c[other] == ref.id))

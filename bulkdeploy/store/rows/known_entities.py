@@ -1,9 +1,9 @@
 """The visibility of entities to callers other than root admins, as conditions on rows.
 
-To everybody else what is not his is not there. What accounts own is known to them, to members of the project that
-owns it, and to admins of a domain at or above the owner's; what is kept to domains, to its users. Places,
-roles and what else belongs to the whole cloud is known to all: uuids cannot be guessed, and lists of it are for
-whom roles let see them.
+Entities that a caller may not see are treated as if they did not exist. Entities that an account owns are visible
+to the account, to members of the project that owns them, and to admins of the owner's domain and of the domains
+above it. Entities that are restricted to domains are visible to the users of these domains. Zones, roles and other
+entities of the whole cloud are visible to all: their uuids cannot be guessed, and roles decide who may list them.
 """
 
 from collections.abc import Callable, Mapping
@@ -52,7 +52,7 @@ Known: TypeAlias = Callable[[bool], Condition]
 
 
 def parameters_of(caller: Caller) -> dict[str, Any]:
-    """Return the values of the caller for the conditions."""
+    """Return the SQL parameters of the conditions for a caller."""
     return {ACCOUNT.key: caller.owner.account_id, LINEAGE.key: caller.owner.lineage}
 
 
@@ -62,7 +62,7 @@ def is_admin(caller: Caller) -> bool:
 
 
 def known(kind: Entity, table: Table, *, admin: bool) -> Condition:
-    """Return the condition under which an admin of a domain, or else a user, may know of rows of ``table``."""
+    """Return the SQL condition for the rows of ``table`` that a domain admin (``admin``) or a user may see."""
     if kind in CONDITIONS:
         return CONDITIONS[kind](admin)
     if "account_id" in table.c:
@@ -112,7 +112,10 @@ def _domain(domain_id: ColumnElement[Any], admin: bool, *, above: Condition | No
 
 
 def _kept_to(domain_ids: ColumnElement[Any], admin: bool) -> Condition:
-    """Return the condition that a row is for no particular domain, or for one at or above the caller's."""
+    """Return the SQL condition that an object is restricted to no domain, or to the caller's or one above it.
+
+    Domain admins also see objects that are restricted to subdomains.
+    """
     home = domains.alias()
     mine = [LINEAGE.startswith(home.c.lineage)]
     if admin:
@@ -148,7 +151,7 @@ def _affinity_group(admin: bool) -> Condition:
 
 
 def _project(admin: bool) -> Condition:
-    """Return the condition of projects that the caller belongs to or is invited to."""
+    """Return the SQL condition for projects that the caller belongs to, is invited to, or manages as an admin."""
     invitation = project_invitations.c
     invited = select(1).where(invitation.project_id == projects.c.id, invitation.account_id == ACCOUNT)
     return or_(owned(projects.c.account_id, admin), exists(invited))

@@ -15,20 +15,20 @@ FEW = 1000
 
 
 def learnt_before(connection: Connection, entity: Entity) -> set[UUID]:
-    """Return the entities of a kind that were learnt and not forgotten."""
+    """Return the uuids of the imported entities of a kind."""
     learnt = learnt_entities.c
     return set(connection.execute(select(learnt.uuid).where(learnt.entity == entity.value)).scalars())
 
 
 def learnt_among(connection: Connection, entity: Entity, uuids: Collection[UUID]) -> set[UUID]:
-    """Return those of these entities that were learnt and not forgotten."""
+    """Return the uuids out of ``uuids`` of imported entities of a kind."""
     learnt = learnt_entities.c
     query = select(learnt.uuid).where(learnt.entity == entity.value, learnt.uuid.in_(uuids))
     return set(connection.execute(query).scalars())
 
 
 def has_learnt_clusters(connection: Connection, zone_id: int, hypervisor: str) -> bool:
-    """Return whether a zone has clusters of a hypervisor type that were learnt."""
+    """Return whether a zone has imported clusters of a hypervisor type."""
     query = text(
         "SELECT EXISTS (SELECT FROM clusters c JOIN learnt_entities l ON l.uuid = c.uuid WHERE c.zone_id = :zone"
         " AND lower(c.hypervisor) = lower(:hypervisor) AND c.removed IS NULL)"
@@ -37,7 +37,7 @@ def has_learnt_clusters(connection: Connection, zone_id: int, hypervisor: str) -
 
 
 def remember_learnt(connection: Connection, uuids: Mapping[Entity, Collection[UUID]]) -> None:
-    """Note that another cloud has these."""
+    """Record that these entities were imported from another cloud. Existing records are kept."""
     for entity, of_kind in uuids.items():
         known = learnt_before(connection, entity) if len(of_kind) > FEW else set()
         new = [{"uuid": uuid, "entity": entity.value} for uuid in set(of_kind) - known]

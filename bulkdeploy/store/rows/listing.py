@@ -20,7 +20,7 @@ ROWS_AT_ONCE = 2000
 
 @dataclass(frozen=True, slots=True)
 class Paging:
-    """The wanted rows of a list: ``limit`` None means all, 0 none but their count."""
+    """The requested part of a list. ``limit`` None means all rows; 0 means no rows, only their number."""
 
     limit: int | None
     offset: int = 0
@@ -28,10 +28,11 @@ class Paging:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """Rows of one page, keyed by wire field names, and the count over all pages.
+    """The rows of one page of a list, keyed by names of response fields, and the count over all pages.
 
     Attributes:
-        json: the same rows with these of their fields, as JSON texts that the database makes; None: it does not.
+        json: a function that returns the same rows as JSON texts with the given fields, built by the database. None
+            if the database cannot build them.
     """
 
     rows: Sequence[Row]
@@ -40,7 +41,10 @@ class Page:
 
 
 def whole(result: Any) -> Any:
-    """Return a result that no longer needs the connection. Rows of a page are otherwise read when they are sent."""
+    """Read all rows of a page into memory, so that the result no longer needs the connection.
+
+    Otherwise the rows of a page are read while the response is sent. Other results are returned unchanged.
+    """
     return Page(list(result.rows), result.count) if isinstance(result, Page) else result
 
 
@@ -49,9 +53,10 @@ Read: TypeAlias = Callable[[Sequence[int]], Mapping[int, T]]
 
 
 def rows_of(ids: Sequence[int], read: Read[T]) -> Sequence[T]:
-    """Return the rows of these ids in their order, read at each iteration, at most ROWS_AT_ONCE at a time.
+    """Return a lazy sequence of the rows with these ids, in the order of the ids.
 
-    So long lists are never in memory as a whole; the connection must be open until then.
+    Each iteration reads the rows again, at most ROWS_AT_ONCE at a time, so that long lists never use much memory.
+    The connection must remain open for the iterations.
     """
     return _ReadInParts(ids, read)
 
@@ -82,7 +87,10 @@ class _ReadInParts(Sequence[T]):
 
 
 def extended(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:
-    """Return the rows completed by ``extend``, which gets at most ROWS_AT_ONCE at a time during iteration."""
+    """Return a lazy sequence of the rows as ``extend`` completes them.
+
+    During an iteration ``extend`` gets at most ROWS_AT_ONCE rows at a time.
+    """
     return _Extended(rows, extend)
 
 
@@ -132,9 +140,10 @@ def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A faster way to count and page rows.
+    """A faster way to count and to page a list, for tables whose number of rows is stored.
 
-    It consists of a query that returns the stored number of rows, and of the only ordering column.
+    ``count`` is a query that returns the stored number of rows. ``order`` is the only column by which the list is
+    ordered, or None.
     """
 
     count: Select[Any]

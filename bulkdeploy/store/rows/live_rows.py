@@ -1,7 +1,8 @@
 """Rows that operators manage, such as zones, hosts and offerings: insert, lock, update, remove, many at once.
 
-Deleting marks a row ``removed``; it still resolves by its uuid. What hangs something on a row locks it
-shared, what deletes it locks it alone: what has just become a parent is not deleted under its child.
+Deleting an entity sets the column ``removed`` of its row; its uuid can still be resolved. A transaction that adds
+an object to a parent locks the parent's row shared, and a transaction that deletes the parent locks it exclusively.
+Therefore a parent cannot be deleted while a child is being added.
 """
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping, Sequence
@@ -34,14 +35,14 @@ Contents = Mapping[str, Column[Any]]
 
 
 class NameTaken(Exception):
-    """Raised when a live row of the same kind has the name already. The transaction must be rolled back."""
+    """Raised when a live row of the same kind already has the name. The transaction must be rolled back."""
 
 
 def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) -> list[EntityRef]:
     """Insert rows, and return the references of the entities in the same order.
 
     Raises:
-        NameTaken: see there.
+        NameTaken: a live row of the same kind already has one of the names.
     """
     source = SOURCES[entity]
     ids = reserve_ids(connection, source.table, len(rows))
@@ -63,7 +64,7 @@ def insert_row(connection: Connection, entity: Entity, values: Values) -> Entity
     """Insert one row, and return the reference of the entity.
 
     Raises:
-        NameTaken: see there.
+        NameTaken: a live row of the same kind already has the name.
     """
     (made,) = insert_rows(connection, entity, [values])
     return made
@@ -78,11 +79,11 @@ def lock_live(
     shared: bool = False,
     whole: bool = False,
 ) -> dict[int, Row[Any]]:
-    """Lock live rows of a table until the transaction ends, and return them by internal id.
+    """Lock live rows of a table until the transaction ends, and return them by internal id. Other ids are omitted.
 
-    The rows are locked in ascending order of their ids, or in another ``order``. Other transactions may insert rows
-    that refer to them by a foreign key, unless ``whole`` is set. A ``shared`` lock may be taken by several
-    transactions.
+    The rows are locked in ascending order of their ids, or in another ``order``. Other transactions may still
+    insert rows that refer to them by a foreign key, unless ``whole`` is set. Several transactions may have a
+    ``shared`` lock at the same time.
     """
     query = select(table).where(id_in(table.c.id, ids), *conditions)
     if "removed" in table.c:
@@ -109,12 +110,12 @@ def lock_row(connection: Connection, ref: EntityRef, *, shared: bool = False) ->
 
 
 def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Values]]) -> None:
-    """Update columns of entities of one kind.
+    """Update columns of entities of one kind. ``changes`` may be empty.
 
-    The list may be empty. If an entity occurs twice, its later values are written.
+    If an entity occurs twice, its later values are written.
 
     Raises:
-        NameTaken: see there.
+        NameTaken: a live row of the same kind already has one of the new names.
     """
     given = [(ref, values) for ref, values in changes if values]
     for alike in _alike([values for _, values in given]):
@@ -136,10 +137,10 @@ def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Value
 
 
 def change_row(connection: Connection, ref: EntityRef, values: Values) -> None:
-    """Update these columns of one entity. No columns may be given.
+    """Update columns of one entity. Nothing happens if ``values`` is empty.
 
     Raises:
-        NameTaken: see there.
+        NameTaken: a live row of the same kind already has the new name.
     """
     change_rows(connection, [(ref, values)])
 
@@ -158,17 +159,17 @@ def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) 
 
 
 def own_uuid(given: Values) -> dict[str, Any]:
-    """Return the uuid column for an object that has an id in another cloud already.
+    """Return the column ``uuid`` for an imported object, which already has a uuid in another cloud.
 
-    Calls never provide such an id.
+    Returns an empty dictionary for objects of API calls, which never provide a uuid.
     """
     return {UUID_OF_ITS_OWN: given[UUID_OF_ITS_OWN]} if UUID_OF_ITS_OWN in given else {}
 
 
 def reader(entity: Entity, fields: Fields | None = None) -> Callable[[Connection], list[dict[str, Any]]]:
-    """Return the reader of all live rows of a kind, by id: ``_id``, ``_uuid``, and the values of parameters.
+    """Return a function that reads all live rows of a kind, ordered by id.
 
-    Else its name.
+    The columns are ``_id``, ``_uuid`` and ``fields``. Without ``fields``, the name is returned.
     """
     source = SOURCES[entity]
     columns = source.table.c
@@ -190,7 +191,7 @@ def remove_rows(connection: Connection, refs: Sequence[EntityRef]) -> None:
 
 
 def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Collection[int]) -> set[int]:
-    """Return those of these parents to which live rows refer by this column."""
+    """Return the ids out of ``parent_ids`` to which live rows refer by this column."""
     query = select(column).where(id_in(column, parent_ids)).distinct()
     if "removed" in column.table.c:
         query = query.where(column.table.c.removed.is_(None))
@@ -198,7 +199,10 @@ def parents_in_use(connection: Connection, column: Column[Any], parent_ids: Coll
 
 
 def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collection[int]) -> dict[int, list[str]]:
-    """Return the kinds of objects, by their names, that parents still have. Parents without any are left out."""
+    """Return the names of the kinds of live objects that each parent still has, by parent id.
+
+    Parents without objects are omitted.
+    """
     found: dict[int, list[str]] = {}
     for noun, column in children.items():
         for parent_id in parents_in_use(connection, column, parent_ids):
@@ -207,7 +211,7 @@ def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collec
 
 
 def _alike(rows: Sequence[Values]) -> list[list[int]]:
-    """Return the positions of rows that set the same columns, together."""
+    """Return the positions of the rows in groups that set the same columns."""
     columns = [tuple(sorted(row)) for row in rows]
     order = sorted(range(len(rows)), key=columns.__getitem__)
     return [list(group) for _, group in groupby(order, key=columns.__getitem__)]
@@ -227,7 +231,7 @@ def _taken(error: IntegrityError) -> Exception:
 
 
 def _as_text(value: object) -> str:
-    """Return a value that JSON cannot represent as a text that PostgreSQL can read."""
+    """Convert a value that JSON cannot represent to a text that PostgreSQL can read."""
     if isinstance(value, bytes):
         return f"\\x{value.hex()}"
     if isinstance(value, Decimal):

@@ -1,7 +1,7 @@
 """The visibility of owners' objects in list queries, and the columns that name an owner.
 
-``services.ownership`` decides a ``Visibility`` from the caller and the owner parameters of a call;
-queries here and in the list modules turn it into conditions.
+``services.ownership`` creates a ``Visibility`` from the caller and the owner parameters of a call. Queries here and
+in the list modules convert it to SQL conditions.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts
 
 
 class ProjectScope(Enum):
-    """The treatment of projects' objects in a list."""
+    """How a list treats the objects of projects: hide them, show them, or show only these."""
 
     HIDDEN = "hidden"
     SHOWN = "shown"
@@ -28,13 +28,14 @@ class Visibility:
     """The selection of owners whose objects a list shows. Without any field set, all owners are selected.
 
     Attributes:
-        account_id: only this account's things.
-        lineage: of that account's domain, or of the only domain whose things are shown.
-        recursive: the domains below it, too.
-        projects: what happens to things of projects.
-        member: besides, the things of every project that this account (by id) belongs to.
-        closed: the accounts behind projects that are left out of these.
-        own: only what the domain itself has, not what it may use of the domains above it: it was asked for by name.
+        account_id: selects the objects of this account.
+        lineage: the lineage of that account's domain, or of the only domain whose objects are shown.
+        recursive: also selects the subdomains of ``lineage``.
+        projects: how objects of projects are treated.
+        member: additionally selects the objects of every project to which this account (by id) belongs.
+        closed: the ids of accounts of projects that ``member`` does not add.
+        own: selects only objects that belong to the domain itself, not objects of higher domains that the domain
+            may use. It is set if the call named the domain.
     """
 
     account_id: int | None = None
@@ -46,7 +47,7 @@ class Visibility:
     own: bool = False
 
     def condition(self) -> Condition:
-        """Return the condition on ``accounts`` and ``domains``, joined as the owner's."""
+        """Return the SQL condition for a query that joins ``accounts`` and ``domains`` of the objects' owners."""
         base = and_(self._owner(), self._project())
         if self.member is None:
             return base
@@ -102,7 +103,7 @@ class Visibility:
 
 
 def with_owner(things: FromClause, account_id: ColumnElement[Any]) -> FromClause:
-    """``things`` joined with their account, its domain, and the project behind the account if any."""
+    """Return ``things`` joined with their account, its domain, and the account's project if there is one."""
     return (
         things.join(accounts, accounts.c.id == account_id)
         .join(domains, domains.c.id == accounts.c.domain_id)
@@ -111,7 +112,10 @@ def with_owner(things: FromClause, account_id: ColumnElement[Any]) -> FromClause
 
 
 def owner_columns() -> tuple[ColumnElement[Any], ...]:
-    """``account`` (absent for projects), ``domainid domain domainpath project projectid``."""
+    """Return the columns ``account``, ``domainid``, ``domain``, ``domainpath``, ``project`` and ``projectid``.
+
+    ``account`` is NULL for objects of projects.
+    """
     return (
         account_name(),
         domains.c.uuid.label("domainid"),

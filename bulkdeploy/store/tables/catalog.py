@@ -1,4 +1,4 @@
-"""All tables: importing this module fills ``metadata``."""
+"""All tables of the database. Importing this module registers them in ``metadata``."""
 
 from bulkdeploy.store.tables import (
     accounts,

@@ -1,4 +1,4 @@
-"""Facts for getHealth that one process learns and all others read: failed driver calls, the last audit."""
+"""Facts for getHealth that one process records and all processes read: failed driver calls, the last audit."""
 
 from sqlalchemy import Boolean, Column, DateTime, Integer, Table, Text, text
 from sqlalchemy.dialects.postgresql import JSONB

@@ -1,9 +1,9 @@
 """The capacity ledger: the limit of each host and pool, the claims, and their consumers.
 
-One row per claim: the consumer's uuid, the host (or pool) and an amount per resource. A host's
-``*_used`` columns are the sums of its claims, and ``account_clusters`` counts each account's claims per
-cluster, both kept in the same transaction; ``bulkdeploy audit`` recomputes them. See
-docs/adr/0004-ledger-rows.md for why resources are columns, not rows.
+There is one row per claim: the consumer's uuid, the host (or pool) and an amount per resource. A host's ``*_used``
+columns are the sums of its claims, and ``account_clusters`` counts each account's claims per cluster. Both are
+updated in the transaction of the claim, and ``bulkdeploy audit`` checks them. docs/adr/0004-ledger-rows.md explains
+why resources are columns, not rows.
 """
 
 from sqlalchemy import (

@@ -1,8 +1,8 @@
 """Networks, their address ranges, NICs, and released addresses.
 
-Addresses are handed out in time that does not depend on how many are in use: each range has a
-cursor (``next_ip``) that only moves up, and a list of addresses that were released below it.
-``uq_nics_live_address`` is the last word: no address is ever given twice.
+Addresses are assigned in a time that does not depend on the number of used addresses: each range has a cursor
+(``next_ip``) that only moves up, and a list of addresses that were released below the cursor. The unique index
+``uq_nics_live_address`` ensures that no address is assigned twice.
 """
 
 from sqlalchemy import (

@@ -65,7 +65,7 @@ def parent_id(name: str, *, nullable: bool = False, index: bool = False) -> Colu
 
 
 def name_column(column: str = "name", *, nullable: bool = False) -> Column[str]:
-    """Return a name or another short text."""
+    """Return a column for a name or another short text."""
     return Column(column, Text, nullable=nullable)
 
 

@@ -28,7 +28,10 @@ class StoredPlan(TypeDecorator[Mapping[str, Any]]):
         return {key: " ".join(map(str, part)) if key in COLUMNS else part for key, part in value.items()}
 
     def process_result_value(self, value: Mapping[str, Any] | None, dialect: Dialect) -> dict[str, Any] | None:
-        """Texts become lists again; plans that were stored with lists are read as well."""
+        """Convert the texts of a stored plan to lists again.
+
+        Plans that were stored with lists are accepted, too.
+        """
         del dialect
         if value is None:
             return None

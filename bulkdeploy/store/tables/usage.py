@@ -1,6 +1,7 @@
 """The usage of guests, hosts and storage pools, as hypervisors measured it last.
 
-There are no foreign keys: their checks would lock rows that jobs lock. Rows of what is gone are deleted by age.
+There are no foreign keys, because their checks would lock rows that jobs lock. Rows of deleted objects are deleted
+by age.
 """
 
 from sqlalchemy import BigInteger, Column, DateTime, Index, Integer, Table, text

@@ -1,7 +1,7 @@
 """Deployments (one row per deploy call, single or bulk), virtual machines and their volumes.
 
-What all VMs of a call share (user data, key pairs, groups, pins, planner) stands once, in the
-deployment; a VM row holds what differs, so that a batch of 50,000 stays small.
+Properties that all VMs of a call share (user data, key pairs, groups, pins, planner) are stored once, in the
+deployment. A VM row contains only the properties that differ, so that a batch of 50,000 stays small.
 """
 
 from sqlalchemy import (

@@ -62,10 +62,13 @@ def list_affinity_groups(
 
 
 def users_of(connection: Connection, group_ids: Collection[int]) -> dict[int, str]:
-    """Return the reason why a group cannot be deleted, for each group through which places are dedicated."""
+    """Return the reason why an affinity group cannot be deleted, by group id. Other groups are omitted.
+
+    A group cannot be deleted while a zone, pod, cluster or host is dedicated to the group's owner by this group.
+    """
     through = dedicated_resources.c.affinity_group_id
     dedicated = connection.execute(select(through).where(id_in(through, group_ids)).distinct()).scalars()
-    return dict.fromkeys(dedicated, "a place is dedicated through it")
+    return dict.fromkeys(dedicated, "a zone, pod, cluster or host is dedicated by it")
 
 
 def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
@@ -74,7 +77,7 @@ def remove_members(connection: Connection, group_ids: Collection[int]) -> None:
 
 
 def _tables() -> FromClause:
-    """Return groups joined with their domain, and with their account unless they belong to a whole domain."""
+    """Return affinity groups joined with their domain, and with their account unless a whole domain owns them."""
     group = affinity_groups.c
     return (
         affinity_groups.join(domains, domains.c.id == group.domain_id)

@@ -1,4 +1,4 @@
-"""VMs that the rules of a bulk operation cannot tell apart, counted by PostgreSQL."""
+"""VMs that are equal for the rules of a bulk operation, counted by PostgreSQL."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,12 +11,13 @@ from bulkdeploy.store.database.arrays import int_array
 
 @dataclass(frozen=True, slots=True)
 class AlikeVms:
-    """VMs with the same owner, state, hypervisor and delete protection. A VM with snapshots is alone.
+    """VMs with the same owner, state, hypervisor and delete protection. A VM with snapshots forms its own group.
 
     Attributes:
-        vm: the id, uuid and name of the oldest of these VMs, the shared columns, and ``has_job`` as ``lock_vms``.
+        vm: the id, uuid and name of the oldest of these VMs, the shared columns, and ``has_job`` as ``lock_vms``
+            returns it.
         count: the number of VMs.
-        oldest_ids: the ids of the oldest VMs, as many as the caller requested.
+        oldest_ids: the ids of the oldest VMs, at most as many as the caller requested.
     """
 
     vm: Row[Any]
@@ -39,7 +40,10 @@ _ALIKE = text(
 
 
 def read_alike_vms(connection: Connection, vm_ids: Sequence[int], most: int) -> Sequence[AlikeVms]:
-    """Return VMs in groups of alike ones, with the ids of the ``most`` oldest VMs of each group. Locks no row."""
+    """Return VMs in groups of equal VMs, with the ids of the ``most`` oldest VMs of each group.
+
+    No row is locked.
+    """
     rows = connection.execute(_ALIKE, {"vms": int_array(vm_ids), "most": most})
     return [AlikeVms(row, row.vm_count, row.oldest_ids) for row in rows]
 

@@ -18,7 +18,7 @@ _KEEP = text(
 def keep_token(
     connection: Connection, token: str, *, vm_id: int, user_id: int, kind: str, valid_seconds: float
 ) -> None:
-    """Store a token that opens one console of a VM, and delete expired tokens."""
+    """Store a token that opens one console of a VM for ``valid_seconds``, and delete expired tokens."""
     connection.execute(_PURGE)
     given = {"hash": _hash(token), "vm": vm_id, "user": user_id, "kind": kind, "seconds": valid_seconds}
     connection.execute(_KEEP, given)
@@ -54,10 +54,10 @@ _ALLOWED = text(
 
 
 def allowed_consoles(connection: Connection, consoles: Sequence[tuple[UUID, UUID, int]]) -> set[int]:
-    """Return the positions of those open consoles that their users may still see.
+    """Return the positions in ``consoles`` of the open consoles that their users may still see.
 
     ``consoles`` lists the user, the VM and the account that owned the VM when the console was opened. A console
-    must be closed if the user or its account is disabled or deleted, or the VM is deleted or has another owner.
+    must be closed if the user or its account is disabled or deleted, or if the VM is deleted or has another owner.
     """
     users, vms, owners = ([str(console[part]) for console in consoles] for part in range(3))
     rows = connection.execute(_ALLOWED, {"users": users, "vms": vms, "owners": [int(owner) for owner in owners]})

@@ -21,9 +21,9 @@ _ZONES_WITH = f"ARRAY({_OVERRIDES.format('scope_id')}'{Scope.ZONE.value}' AND va
 
 
 def dynamic_scaling_rule(vm: str, offering: str, template: str) -> str:
-    """Return the rule as an expression in SQL; the arguments are the names or aliases of the tables in the query.
+    """Return the rule as an SQL expression. The arguments are the names or aliases of the tables in the query.
 
-    The values of the setting are read once for a statement, not once for each VM.
+    The values of the setting are read once per statement, not once per VM.
     """
     return (
         f"(coalesce({vm}.dynamic_scaling, true) AND {offering}.dynamic_scaling AND {template}.dynamically_scalable"

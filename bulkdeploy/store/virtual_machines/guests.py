@@ -1,6 +1,7 @@
-"""The properties of VMs for drivers, and the compare-and-set changes of VM states. Set-based.
+"""The properties of VMs for drivers, and the compare-and-set changes of VM states, all for sets of VMs.
 
-``num_nulls(removed) = 1``: not removed, as ``store.database.arrays.is_live`` asks it and why.
+``num_nulls(removed) = 1`` means that a row is not removed; ``store.database.arrays.is_live`` explains why the
+condition has this form.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -56,7 +57,7 @@ _NICS = text(
 
 @dataclass(frozen=True, slots=True)
 class GuestRows:
-    """A VM with its live volumes and nics, in device order."""
+    """The row of a VM with its live volumes and NICs, in device order."""
 
     vm: Row[Any]
     volumes: Sequence[Row[Any]]
@@ -64,7 +65,7 @@ class GuestRows:
 
 
 def read_guests(connection: Connection, vm_ids: Sequence[int]) -> dict[int, GuestRows]:
-    """Return these VMs by id, in three statements. Expunged VMs are left out."""
+    """Return the rows of VMs by internal id, in three statements. Expunged VMs are omitted."""
     wanted = {"vms": int_array(vm_ids)}
     volumes: dict[int, list[Row[Any]]] = {}
     for volume in connection.execute(_VOLUMES, wanted).all():
@@ -102,7 +103,7 @@ _SHARED = text(
 
 
 def read_shared_configs(connection: Connection, deployment_ids: Collection[int]) -> dict[int, SharedConfig]:
-    """Return the shared part of these deployments by id."""
+    """Return the properties that all VMs of a deployment share, by the internal id of the deployment."""
     rows = connection.execute(_SHARED, {"ids": int_array(deployment_ids)})
     return {
         row.id: SharedConfig(row.uuid, row.pinned, row.user_data, row.user_data_details, tuple(row.public_keys))
@@ -119,9 +120,9 @@ _MOVE = text(
 def move_states(
     connection: Connection, vm_ids: Sequence[int], sources: Collection[VmState], state: VmState
 ) -> set[int]:
-    """Change the state of those VMs that are in one of ``sources``, and return the changed VMs.
+    """Set the state of the VMs that are in one of the states ``sources``, and return the ids of the changed VMs.
 
-    VMs in a GONE state lose the reservation of their names in their networks.
+    If ``state`` is one of GONE, the VMs also lose the reservation of their names in their networks.
     """
     rows = connection.execute(
         _MOVE,
@@ -144,7 +145,7 @@ _READY = text(
 
 
 def mark_volumes_ready(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Note that the VMs' volumes exist on their pools now, and that their guests have them."""
+    """Record that the volumes of these VMs now exist in their pools and are attached to the guests."""
     connection.execute(_READY, {"vms": int_array(sorted(vm_ids))})
 
 
@@ -173,7 +174,7 @@ _PASSWORDS = text(
 
 
 def encrypted_passwords(connection: Connection, vm_ids: Collection[int]) -> dict[int, bytes]:
-    """Return the encrypted passwords of these VMs' guests by VM id; VMs without one are left out."""
+    """Return the encrypted passwords of the guests of these VMs by VM id. VMs without a password are omitted."""
     rows = connection.execute(_PASSWORDS, {"vms": int_array(sorted(vm_ids))})
     return {row.id: bytes(row.password_encrypted) for row in rows}
 
@@ -187,12 +188,12 @@ _LOCK_PENDING = text(f"{_PENDING} FOR UPDATE OF v")
 
 
 def read_pending_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
-    """Return the rows of VMs by id, as ``lock_vms``, without a lock."""
+    """Return the rows of VMs ordered by id, with the columns of ``lock_vms``, without locking them."""
     return connection.execute(_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
 
 
 def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
-    """Lock the rows of VMs until the transaction ends, and return them by id.
+    """Lock the rows of VMs until the transaction ends, and return them ordered by id.
 
     The column ``has_job`` tells whether the VM has an unfinished job.
     """

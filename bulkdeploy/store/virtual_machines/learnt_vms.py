@@ -40,7 +40,7 @@ _IDS = {
 
 
 def ids_by_uuid(connection: Connection) -> dict[str, dict[str, int]]:
-    """Return the internal ids of all objects to which VMs refer, by kind and by uuid as text.
+    """Return the internal ids of all objects to which VMs can refer, by kind and by uuid as text.
 
     For projects, the ids are those of their accounts.
     """
@@ -51,7 +51,7 @@ def ids_by_uuid(connection: Connection) -> dict[str, dict[str, int]]:
 
 
 def accounts_by_name(connection: Connection) -> dict[tuple[str, str], int]:
-    """Return the internal ids of accounts, by domain's uuid and name in lower case."""
+    """Return the internal ids of accounts, by the uuid of the domain and the lower-case name of the account."""
     query = "SELECT d.uuid, lower(a.name), a.id FROM accounts a JOIN domains d ON d.id = a.domain_id"
     return {
         (str(domain), name): number
@@ -60,14 +60,19 @@ def accounts_by_name(connection: Connection) -> dict[tuple[str, str], int]:
 
 
 def host_places(connection: Connection, uuids: Iterable[str]) -> dict[str, tuple[int, int, int]]:
-    """Host, cluster and pod of hosts, by their uuids as text; without hosts that there are not."""
+    """Return the internal ids of host, cluster and pod of live hosts, by the host's uuid.
+
+    Unknown hosts are omitted.
+    """
     query = text("SELECT uuid, id, cluster_id, pod_id FROM hosts WHERE removed IS NULL AND uuid = ANY(:uuids)")
     rows = connection.execute(query, {"uuids": list(map(UUID, uuids))})
     return {str(uuid): (host, cluster, pod) for uuid, host, cluster, pod in rows}
 
 
 def places_of(connection: Connection, vms: Iterable[UUID]) -> dict[UUID, tuple[VmState, UUID | None]]:
-    """Return the state and the host of these VMs by uuid. Only Running, Stopped and Destroyed VMs are returned.
+    """Return the state and the host's uuid of these VMs by uuid.
+
+    Only Running, Stopped and Destroyed VMs are returned.
 
     The host is None unless the VM is Running.
     """
@@ -82,7 +87,7 @@ def places_of(connection: Connection, vms: Iterable[UUID]) -> dict[UUID, tuple[V
 
 
 def ranges_of_networks(connection: Connection) -> list[tuple[int, int, str, str]]:
-    """Network, range, first and last address of every guest range."""
+    """Return network id, range id, first address and last address of every live guest range."""
     query = text(
         "SELECT network_id, id, host(start_ip), host(end_ip) FROM ip_ranges"
         " WHERE network_id IS NOT NULL AND removed IS NULL ORDER BY id"
@@ -107,9 +112,10 @@ _OF_PART: Mapping[Entity, str] = {
 
 
 def present(connection: Connection, entity: Entity, part: Part | None = None) -> dict[UUID, dict[str, Any]]:
-    """Return all live rows of a kind, or those of a part, by uuid.
+    """Return all live rows of a kind, or only the rows of ``part``, by uuid.
 
-    For a part, NICs that have reserved one of its names are included.
+    For a part, NICs that have reserved one of its names are included. Some columns, such as details and user data,
+    are omitted.
     """
     table = TABLES[entity]
     left_out = ("created", "updated", "details", "user_data", "key_pairs", "password_encrypted")
@@ -130,7 +136,10 @@ def present(connection: Connection, entity: Entity, part: Part | None = None) ->
 
 
 def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, frozenset[str]]:
-    """Return the volumes of VMs that are among these or have one that is: uuids as text, by the VMs'."""
+    """Return the volumes of live VMs, as uuids in texts, by the uuid of the VM.
+
+    ``uuids`` selects VMs, and VMs that have one of the volumes with these uuids.
+    """
     query = text(
         "SELECT v.uuid, array_agg(d.uuid) FROM virtual_machines v JOIN volumes d ON d.vm_id = v.id"
         " WHERE v.removed IS NULL AND d.removed IS NULL AND v.id IN ("
@@ -142,7 +151,10 @@ def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, fro
 
 
 def brought_by_imports(connection: Connection, vm_ids: Iterable[int]) -> set[int]:
-    """Return those of these VMs that were imported from another cloud. The service deployed all others."""
+    """Return the ids out of ``vm_ids`` of VMs that were imported from another cloud.
+
+    This service deployed the others.
+    """
     query = (
         "SELECT v.id FROM virtual_machines v JOIN deployments d ON d.id = v.deployment_id"
         " WHERE d.config ->> :learnt = 'true' AND v.id = ANY(:vms)"
@@ -151,7 +163,7 @@ def brought_by_imports(connection: Connection, vm_ids: Iterable[int]) -> set[int
 
 
 def held_by_jobs(connection: Connection, since: datetime) -> set[int]:
-    """Return VMs that a job of ours works on, or has worked on since then."""
+    """Return the ids of VMs that have an unfinished job, or a job that ended at or after ``since``."""
     query = (
         "SELECT instance_id FROM async_jobs WHERE instance_type = 'VirtualMachine'"
         " AND (status = 0 OR (status <> 0 AND completed >= :since))"
@@ -181,7 +193,7 @@ def insert_deployment(
 
 
 def insert_many(connection: Connection, entity: Entity, rows: Sequence[Mapping[str, Any]]) -> list[int]:
-    """Write rows that set the same columns; their ids."""
+    """Insert rows that all set the same columns, and return their new internal ids in the same order."""
     if not rows:
         return []
     table = TABLES[entity]
@@ -194,7 +206,7 @@ def insert_many(connection: Connection, entity: Entity, rows: Sequence[Mapping[s
 def write_memberships(
     connection: Connection, of_security: Collection[tuple[int, int]], of_affinity: Collection[tuple[int, int]]
 ) -> None:
-    """Write the groups of VMs: pairs of VM and group."""
+    """Insert memberships of VMs in security groups and in affinity groups, given as pairs of VM id and group id."""
     for table, column, pairs in (
         (vm_security_groups, "security_group_id", of_security),
         (vm_affinity_groups, "affinity_group_id", of_affinity),
@@ -205,7 +217,7 @@ def write_memberships(
 
 
 def remove_nics(connection: Connection, nic_ids: Sequence[int]) -> None:
-    """Remove nics; their addresses are free."""
+    """Mark NICs as removed, and release their addresses."""
     if not nic_ids:
         return
     connection.execute(
@@ -229,7 +241,10 @@ def mark_removed(connection: Connection, entity: Entity, ids: Collection[int], s
 
 
 def insert_template_as_deleted(connection: Connection, account_id: int, uuid: str, name: str) -> int:
-    """Return a template that VMs were made from and that is deleted since."""
+    """Insert the row of a template that was deleted in the other cloud and is still referred to by VMs.
+
+    Returns the internal id of the template, which is marked as removed.
+    """
     values = {
         "uuid": UUID(uuid),
         "name": name,
@@ -246,7 +261,10 @@ def insert_template_as_deleted(connection: Connection, account_id: int, uuid: st
 
 
 def insert_offering_as_deleted(connection: Connection, uuid: str, name: str) -> int:
-    """Return a service offering that VMs have and that is deleted since."""
+    """Insert the row of a service offering that was deleted in the other cloud and is still referred to by VMs.
+
+    Returns the internal id of the offering, which is marked as removed.
+    """
     values = {"uuid": UUID(uuid), "name": name, "display_text": name, "removed": text("now()")}
     query = insert(service_offerings).values(values).returning(service_offerings.c.id)
     return int(connection.execute(query).scalar_one())

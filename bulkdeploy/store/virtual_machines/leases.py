@@ -1,4 +1,4 @@
-"""Rows of VM leases: finding expired ones, changing and ending them."""
+"""Rows of VM leases: finding expired leases, changing and ending leases."""
 
 from collections.abc import Mapping
 from datetime import timedelta
@@ -37,7 +37,7 @@ def lock_due_lease(connection: Connection, vm_id: int) -> Row[Any] | None:
 
 
 def read_lease(connection: Connection, vm_id: int) -> Row[Any]:
-    """Return when the lease of a locked VM expires, or NULL, and whether it has expired."""
+    """Return ``lease_expires`` (NULL without a lease) and ``expired`` of a VM. The caller has locked the VM."""
     expired = func.coalesce(VM.lease_expires <= func.now(), False).label("expired")
     return connection.execute(select(VM.lease_expires, expired).where(VM.id == vm_id)).one()
 
@@ -53,7 +53,7 @@ def end_lease(connection: Connection, vm_id: int) -> None:
 
 
 def postpone_lease(connection: Connection, vm_id: int, interval_s: int) -> None:
-    """Plan the next try of the action of an expired lease."""
+    """Schedule another attempt of an expired lease's action in ``interval_s`` seconds."""
     change_lease(connection, vm_id, {"lease_due": func.now() + timedelta(seconds=interval_s)})
 
 

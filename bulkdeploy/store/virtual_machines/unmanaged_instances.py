@@ -1,6 +1,7 @@
-"""Guests and volumes without rows, and the facts that are needed to import them.
+"""Guests and volumes without rows, and the data that is needed to import them.
 
-What a look at hypervisors found is noted (``unmanaged_guests``): nobody gets an address that such a guest has.
+Unmanaged guests that a query of the hypervisors found are recorded (``unmanaged_guests``), so that no VM gets an
+address that such a guest uses.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -22,21 +23,22 @@ _VOLUMES = text("SELECT uuid FROM volumes WHERE removed IS NULL OR state = 'Dest
 
 
 def read_moment(connection: Connection) -> datetime:
-    """Return when this transaction began, by the database's clock."""
+    """Return the time at which this transaction began, according to the database's clock."""
     moment: datetime = connection.execute(text("SELECT now()")).scalar_one()
     return moment
 
 
 def unknown_guests(connection: Connection, uuids: Collection[UUID], since: datetime | None = None) -> set[UUID]:
-    """Return those of these guests that belong to no VM and, with ``since``, belonged to none after that time.
+    """Return the uuids out of ``uuids`` of guests that belong to no live VM.
 
-    A guest that was seen after that time may belong to a VM that was expunged later.
+    With ``since``, guests of VMs that were expunged after that time are omitted as well, because such a guest may
+    have been seen before its VM was expunged.
     """
     return set(connection.execute(_UNKNOWN, {"uuids": list(uuids), "since": since}).scalars())
 
 
 def known_volumes(connection: Connection) -> set[UUID]:
-    """Return all volumes that have rows, including those that must still be deleted from their pools."""
+    """Return the uuids of all volumes with rows, including volumes that must still be deleted from their pools."""
     return set(connection.execute(_VOLUMES).scalars())
 
 
@@ -130,7 +132,7 @@ def let_go_of(connection: Connection) -> set[UUID]:
 
 
 def used_before(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
-    """Return those of these uuids that a VM, a volume or a NIC has or had. No other object may get them."""
+    """Return the uuids out of ``uuids`` that a VM, a volume or a NIC has or had. No other object may get them."""
     query = text(
         "SELECT uuid FROM virtual_machines WHERE uuid = ANY(:uuids)"
         " UNION ALL SELECT uuid FROM volumes WHERE uuid = ANY(:uuids)"
@@ -140,7 +142,7 @@ def used_before(connection: Connection, uuids: Collection[UUID]) -> set[UUID]:
 
 
 def hosts_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """Return these hosts by uuid: their place, the facts that drivers need, their state and the free capacity."""
+    """Return live hosts by uuid: zone, pod and cluster, the columns that drivers need, state and free capacity."""
     rows = connection.execute(
         text(
             "SELECT h.uuid, h.id, h.name, h.ip_address, h.hypervisor, h.url, h.state, h.resource_state,"
@@ -174,7 +176,7 @@ def pools_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[
 
 
 def networks_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, Row[Any]]:
-    """Return these networks by uuid: id, name, zone. The rows cannot be removed until the transaction ends."""
+    """Return networks by uuid: id, name, zone. The rows cannot be removed until the transaction ends."""
     query = text(
         "SELECT uuid, id, name, zone_id FROM networks WHERE uuid = ANY(:uuids) AND removed IS NULL"
         " ORDER BY id FOR SHARE"
@@ -185,7 +187,10 @@ def networks_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, R
 def addresses_in_use(
     connection: Connection, network_ids: Collection[int], ips: Collection[str]
 ) -> set[tuple[int, str]]:
-    """Return those of these addresses that live nics of these networks have. Guests without rows do not count."""
+    """Return the pairs of network and address that live NICs of these networks use.
+
+    Only addresses out of ``ips`` are returned. Addresses of guests without rows are not included.
+    """
     query = text(
         f"SELECT network_id, host(ip_address) FROM {OF_NICS} used"  # noqa: S608 - ours
         " WHERE network_id = ANY(CAST(:networks AS bigint[])) AND ip_address = ANY(CAST(:ips AS inet[]))"
@@ -195,13 +200,13 @@ def addresses_in_use(
 
 
 def macs_in_use(connection: Connection, macs: Collection[str]) -> set[str]:
-    """Return those of these MAC addresses that live nics have."""
+    """Return the MAC addresses out of ``macs`` that live NICs have."""
     query = text("SELECT mac_address FROM nics WHERE mac_address = ANY(:macs) AND removed IS NULL")
     return set(connection.execute(query, {"macs": list(macs)}).scalars())
 
 
 def templates_of(connection: Connection, uuids: Collection[UUID]) -> dict[UUID, int]:
-    """Return the internal ids of these templates, those deleted since, too."""
+    """Return the internal ids of templates by uuid, including deleted templates."""
     query = text("SELECT uuid, id FROM templates WHERE uuid = ANY(:uuids)")
     return {row.uuid: row.id for row in connection.execute(query, {"uuids": list(uuids)})}
 
@@ -217,7 +222,7 @@ def service_offerings(connection: Connection) -> Sequence[Row[Any]]:
 def names_in_use(
     connection: Connection, network_ids: Collection[int], names: Collection[str]
 ) -> set[tuple[int, str]]:
-    """Return those of these names, in lower case, that VMs have reserved in these networks."""
+    """Return the pairs of network and name, in lower case, that VMs have reserved. Only ``names`` are returned."""
     query = text(
         "SELECT network_id, vm_name FROM nics WHERE network_id = ANY(CAST(:networks AS bigint[]))"
         " AND vm_name = ANY(:names) AND removed IS NULL"
@@ -235,5 +240,5 @@ _NAMED = {
 
 
 def id_of_named(connection: Connection, table: str, named: str) -> Sequence[int]:
-    """Return the internal ids of objects with this uuid or name. Domains can also be given by path (``ROOT/a``)."""
+    """Return the internal ids of objects with this uuid or name. Domains can also be named by path (``ROOT/a``)."""
     return connection.execute(_NAMED[table], {"named": named}).scalars().all()

@@ -78,7 +78,7 @@ def read_usage_history(
 
 
 def _intervals_of_samples(interval_s: int) -> Select[Any]:
-    """Return each sample as the interval that it falls into."""
+    """Return a query for usage samples in the format of stored intervals, with the interval of each sample."""
     used = guest_usage_samples.c
     begin = func.date_bin(timedelta(seconds=interval_s), used.seen, datetime.fromtimestamp(0, UTC))
     return select(

@@ -28,7 +28,10 @@ def read_user_data(connection: Connection, user_data_id: int) -> Row[Any]:
 
 
 def templates_with(connection: Connection, user_data_ids: Collection[int]) -> dict[int, str]:
-    """Return a live template or ISO, in words, for each registered user data that is linked to one."""
+    """Return a text that names a live template or ISO to which user data is linked, by the id of the user data.
+
+    User data that is linked to no live template or ISO is omitted.
+    """
     template = templates.c
     query = select(template.user_data_id, template.kind, template.name)
     rows = connection.execute(query.where(id_in(template.user_data_id, user_data_ids), template.removed.is_(None)))

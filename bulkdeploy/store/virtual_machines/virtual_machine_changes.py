@@ -74,7 +74,7 @@ def replace_security_groups(connection: Connection, vm_id: int, group_ids: Seque
 
 
 def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
-    """Return the networks that the VM has nics in, the default one first."""
+    """Return the ids of the networks in which the VM has live NICs, the network of the default NIC first."""
     return list(
         connection.execute(
             text("SELECT network_id FROM nics WHERE vm_id = :vm AND removed IS NULL ORDER BY device_id"),
@@ -84,7 +84,7 @@ def network_ids_of(connection: Connection, vm_id: int) -> list[int]:
 
 
 def user_data_of(connection: Connection, vm_id: int) -> str | None:
-    """Return the VM's own or its deployment's user data in base64, or None."""
+    """Return the user data of the VM, or else of its deployment, in base64, or None if neither has any."""
     found: str | None = connection.execute(
         text(
             "SELECT coalesce(v.user_data, d.config ->> 'user_data') FROM virtual_machines v"
@@ -96,7 +96,7 @@ def user_data_of(connection: Connection, vm_id: int) -> str | None:
 
 
 def root_is_local(connection: Connection, offering_id: int) -> bool:
-    """Return whether VMs of a service offering have their root disks on the host itself."""
+    """Return whether the service offering puts root disks on local disks of hosts."""
     storage_type = connection.execute(
         text("SELECT storage_type FROM service_offerings WHERE id = :id"), {"id": offering_id}
     ).scalar_one()
@@ -104,7 +104,7 @@ def root_is_local(connection: Connection, offering_id: int) -> bool:
 
 
 def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:
-    """Return the amounts that the VM's volumes count."""
+    """Return the number and total size of the VM's live volumes, as amounts that count against limits."""
     row = connection.execute(
         text(
             "SELECT count(*) AS volumes, coalesce(sum(size_bytes), 0) AS size FROM volumes"
@@ -167,7 +167,10 @@ def root_volume_of(connection: Connection, vm_id: int) -> UUID | None:
 
 
 def root_disks_of(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[Any]]:
-    """Return the id and the size in bytes of each VM's root volume, by VM id; VMs without one are left out."""
+    """Return the id and the size in bytes of each VM's root volume, by VM id.
+
+    VMs without a root volume are omitted.
+    """
     rows = connection.execute(
         text(
             "SELECT vm_id, id, size_bytes, account_id, service_offering_id, disk_offering_id"

@@ -41,7 +41,7 @@ isos = templates.alias("isos")
 
 
 class Detail(StrEnum):
-    """Words of the ``details`` parameter: the parts of a row that are wanted besides the minimum."""
+    """The values of the parameter ``details``: parts of a VM's response in addition to the minimum."""
 
     ALL = "all"
     GROUP = "group"
@@ -77,7 +77,7 @@ def details_query(details: frozenset[Detail]) -> Select[Any]:
 
 
 def _tables() -> FromClause:
-    """Return every table a part may read; PostgreSQL drops the joins that no part uses."""
+    """Return the join of every table that a part may read. PostgreSQL removes the joins that no part uses."""
     vm = virtual_machines.c
     return (
         with_owner(virtual_machines, vm.account_id)
@@ -138,7 +138,7 @@ def _lease_days() -> ColumnElement[int]:
 
 
 def _boot_columns() -> Columns:
-    """Return ``boottype`` and ``bootmode`` in CloudStack's words, by the detail UEFI."""
+    """Return the columns ``boottype`` and ``bootmode`` with CloudStack's values, according to the detail UEFI."""
     mode = virtual_machines.c.details.op("->>", return_type=Text())(literal_column(f"'{UEFI}'", Text))
     is_uefi = or_(*(mode == literal_column(f"'{known.value}'", Text) for known in BootMode))
     uefi, bios, legacy = (literal_column(f"'{word}'", Text) for word in ("Uefi", "Bios", "legacy"))
@@ -149,7 +149,7 @@ def _boot_columns() -> Columns:
 
 
 def _control_state() -> ColumnElement[str]:
-    """Return ``hostcontrolstate`` as ControlState.getControlState does; NULL if the VM is on no host."""
+    """Return the column ``hostcontrolstate``, calculated as CloudStack does. It is NULL if the VM is on no host."""
     state, resource_state = hosts.c.state, hosts.c.resource_state
     return case(
         (hosts.c.id.is_(None), None),
@@ -166,7 +166,7 @@ def key_pairs_column() -> ColumnElement[Any]:
 
 
 def _key_pair_names() -> ColumnElement[str]:
-    """Return the same, separated by commas; NULL: none."""
+    """Return the names of the VM's own key pairs, else of its deployment's, separated by commas, or NULL."""
     own, shared = virtual_machines.c.key_pairs, _shared_key_pairs()
     names = func.jsonb_array_elements_text(shared).column_valued()
     joined = select(func.string_agg(names, literal_column("','"))).scalar_subquery()

@@ -36,7 +36,10 @@ def virtual_machine_texts(
     details: frozenset[Detail],
     with_user_data: bool,
 ) -> dict[int, str]:
-    """Return these fields of ``virtual_machine_rows`` as JSON, with jobs, by internal id."""
+    """Return VMs as JSON texts with these fields, by internal id.
+
+    The fields have the same values as in ``virtual_machine_rows`` with ``with_jobs``.
+    """
     wanted = EVERYTHING if Detail.ALL in details else details
     return _query(fields, wanted, with_user_data).texts(connection, vm_ids=int_array(vm_ids))
 

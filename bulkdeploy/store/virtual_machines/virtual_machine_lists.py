@@ -1,7 +1,7 @@
 """The lists inside a VM's row: NICs, groups, tags, and the VM's current job.
 
-One statement per kind for any number of VMs; answers are keyed by the VM's internal id. Each is there as rows, and
-as a part of JSON texts that the database makes (``store.database.json_objects``).
+There is one statement per kind for any number of VMs; results are keyed by the VM's internal id. Each list is
+available as rows, and as a part of JSON texts that the database builds (``store.database.json_objects``).
 """
 
 from collections import defaultdict
@@ -35,7 +35,7 @@ VM_INSTANCE_TYPE = "VirtualMachine"
 
 
 def nics_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
-    """Return the live nics of each VM in device order, as ``nic[]``."""
+    """Return the response field ``nic`` of each VM: its live NICs in device order, by VM id."""
     lists = _grouped(connection, _nics_query(), vm_ids)
     for of_vm in lists.values():
         for row in of_vm:
@@ -52,17 +52,20 @@ def secondary_ips() -> ColumnElement[Any]:
 
 
 def security_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
-    """Return the security groups of each VM by id, as ``securitygroup[]`` without rules."""
+    """Return the response field ``securitygroup`` of each VM, without rules, by VM id."""
     return _grouped(connection, _security_groups_query(), vm_ids)
 
 
 def affinity_groups_of(connection: Connection, vm_ids: Sequence[int]) -> Lists:
-    """Return the affinity groups of each VM by id, as ``affinitygroup[]``."""
+    """Return the response field ``affinitygroup`` of each VM, by VM id."""
     return _grouped(connection, _affinity_groups_query(), vm_ids)
 
 
 def running_jobs_of(connection: Connection, vm_ids: Sequence[int]) -> dict[int, Row]:
-    """``jobid`` and ``jobstatus`` of the newest unfinished job of each VM that has one."""
+    """Return ``jobid`` and ``jobstatus`` of the newest unfinished job of each VM.
+
+    VMs without such a job are omitted.
+    """
     query = _running_jobs().order_by(async_jobs.c.id)
     return {vm_id: rows[-1] for vm_id, rows in _grouped(connection, query, vm_ids).items()}
 
@@ -86,7 +89,7 @@ def _any_vm() -> Any:
 
 
 def _grouped(connection: Connection, query: Select[Any], vm_ids: Sequence[int]) -> Lists:
-    """Return rows of a query whose first column is ``vm_id``, by VM, in query order."""
+    """Execute a query whose first column is ``vm_id``, and return its rows by VM id, in query order."""
     result = connection.execute(query, {VM_IDS: int_array(vm_ids)})
     names = tuple(map(str, result.keys()))[1:]
     lists: Lists = defaultdict(list)
@@ -177,7 +180,7 @@ def _affinity_groups() -> Select[Any]:
 
 
 def nics_part(fields: Fields) -> Select[Any]:
-    """``nic[]`` and ``ipaddress``, that of the default nic."""
+    """Return the query for the fields ``nic`` and ``ipaddress`` of VMs, as a part of JSON texts."""
     nic, query = nics.c, _nics()
     lists = partial(array, columns=columns_of(query), order=nic.device_id, arrays={"secondaryip": _secondary_ips})
     addresses = func.array_agg(aggregate_order_by(func.host(nic.ip_address), nic.device_id), type_=ARRAY(Text))
@@ -192,21 +195,21 @@ def _secondary_ips(fields: Fields) -> ColumnElement[str]:
 
 
 def security_groups_part(fields: Fields) -> Select[Any]:
-    """Return the query for the field ``securitygroup[]`` of VMs."""
+    """Return the query for the field ``securitygroup`` of VMs, as a part of JSON texts."""
     query, vm_id = _security_groups(), vm_security_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=security_groups.c.id)
     return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"securitygroup": lists}))
 
 
 def affinity_groups_part(fields: Fields) -> Select[Any]:
-    """Return the query for the field ``affinitygroup[]`` of VMs."""
+    """Return the query for the field ``affinitygroup`` of VMs, as a part of JSON texts."""
     query, vm_id = _affinity_groups(), vm_affinity_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=affinity_groups.c.id)
     return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"affinitygroup": lists}))
 
 
 def running_jobs_part(fields: Fields) -> Select[Any]:
-    """``jobid`` and ``jobstatus`` of the newest unfinished job."""
+    """Return the query for ``jobid`` and ``jobstatus`` of VMs' newest unfinished jobs, as a part of JSON texts."""
     job = async_jobs.c
     newest = func.array_agg(aggregate_order_by(job.uuid, job.id.desc()), type_=ARRAY(job.uuid.type))[1]
     shown = members(fields, {"jobid": newest, "jobstatus": func.min(job.status)})

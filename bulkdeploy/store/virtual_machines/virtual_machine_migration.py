@@ -1,8 +1,8 @@
 """Claims during a migration: the migration claims the source, and the VM claims the destination.
 
-Which host a VM comes from stands in the migration's claim and nowhere else. Before it begins, a migration may hold
-a reservation of the destination instead; every end of the job gives the reservation back. Runs in the caller's
-transaction.
+The source host of a migration is recorded only in the migration's claim. Before a migration begins, it may have a
+reservation of the destination instead; every end of the job releases the reservation. All functions run in the
+caller's transaction.
 """
 
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ _GIVE_CLAIM = text(
 
 
 class SourceReleasedError(Exception):
-    """Raised when a VM that is to move holds no host any more, for example because its host was declared off."""
+    """Raised when a VM that must move has no host claim any more, for example because its host was declared off."""
 
 
 def take_over_source(connection: Connection, vm_uuid: UUID, migration: UUID) -> None:
@@ -66,11 +66,11 @@ _BEGIN_RESERVED = text(
 def begin_reserved(connection: Connection, migrations: Mapping[UUID, UUID]) -> set[UUID]:
     """Begin migrations with a reserved destination: VMs claim the destinations, and migrations the sources.
 
-    ``migrations`` has the migration of each VM. Returns the VMs whose migrations have begun. The others have
+    ``migrations`` maps VMs to their migrations. Returns the VMs whose migrations have begun. The others have
     reserved no host, or their host is not Up and Enabled any more; nothing is changed for these.
 
     Raises:
-        TransactionConflict: a host changed at this moment; repeat the whole transaction.
+        TransactionConflict: a host changed concurrently. The whole transaction must be repeated.
     """
     named = {
         "vms": list(migrations),
@@ -122,9 +122,9 @@ def read_sources(connection: Connection, migrations: Sequence[UUID]) -> dict[UUI
 
 
 def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """End the migrations of VMs that have arrived.
+    """End the migrations of VMs that have arrived at their destinations.
 
-    Their claims are deleted, and the sources noted as last hosts.
+    The claims of the migrations are deleted, and the source hosts are recorded as last hosts.
     """
     moves = _migrations_of(connection, vm_ids)
     release_hosts_of(connection, [*(move.migration for move in moves), *_reservations_of(connection, vm_ids)])
@@ -139,7 +139,7 @@ def release_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def release_destinations(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """End the migrations of VMs that stayed: release the destinations, and return the sources to the VMs.
+    """End the migrations of VMs that did not move: release the destinations, and return the sources to the VMs.
 
     VMs whose source was declared off have no host afterwards, because their guests do not run there any more.
     """

@@ -1,6 +1,6 @@
-"""The claims of a VM that grows, and their release if the VM could not grow.
+"""The claims of a VM that is scaled up, and their release if the VM could not be scaled.
 
-Runs in the caller's transaction; hosts are locked first, in the order of their ids.
+All functions run in the caller's transaction; hosts are locked first, in the order of their ids.
 """
 
 from collections import defaultdict
@@ -39,7 +39,10 @@ _RESIZE_CLAIM = text(
 
 
 def resize_claim(connection: Connection, consumer: UUID, *, cpu_mhz: int, memory_mib: int) -> bool:
-    """Change the amounts that a consumer claims on its host. Return False if the host has not enough capacity."""
+    """Change the amounts that a consumer claims on its host.
+
+    Return False if the host has too little free capacity.
+    """
     who = {"who": consumer}
     connection.execute(
         text(
@@ -82,31 +85,31 @@ _SHRINK_VMS = text(
 
 
 def release_growth_and_move(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release growth as ``release_growth``.
+    """Undo unfinished scaling jobs of these VMs, whose guests are still on their source hosts.
 
-    VMs that moved to grow hold their former claims at their sources only.
+    VMs that should have moved in order to grow release their destinations, and claim only their sources.
     """
     release_growth(connection, vm_ids)
     release_destinations(connection, vm_ids)
 
 
 def release_growth_and_sources(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release growth as ``release_growth``.
+    """Undo unfinished scaling jobs of these VMs, whose guests have moved to their destinations.
 
-    VMs that moved to grow hold their former claims at their destinations.
+    VMs that moved in order to grow release their sources, and claim their old sizes at their destinations.
     """
     release_growth(connection, vm_ids)
     release_sources(connection, vm_ids)
 
 
 def release_growth_and_both_hosts(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Release growth as ``release_growth``. The VMs hold no host, because their guests run nowhere."""
+    """Undo unfinished scaling jobs of these VMs, and release all their hosts, because their guests run nowhere."""
     release_growth(connection, vm_ids)
     release_both_hosts(connection, vm_ids)
 
 
 def release_growth(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Undo the claims and counts of unfinished scaling jobs of these VMs, and restore their old sizes."""
+    """Restore the old sizes of VMs with unfinished scaling jobs, and reduce their claims and resource counts."""
     vms = {"vms": list(vm_ids)}
     connection.execute(_LOCK_HOSTS, vms)
     connection.execute(_SHRINK_CLAIMS, vms)

@@ -103,10 +103,10 @@ def virtual_machine_rows(
     with_user_data: bool = False,
     with_jobs: bool = False,
 ) -> dict[int, dict[str, Any]]:
-    """Return the UserVm objects of these VMs by internal id, with the parts named by ``details``.
+    """Return the UserVm objects of these VMs by internal id, with the parts that ``details`` selects.
 
-    Ids that name nothing are left out; removed VMs are not. ``with_jobs`` adds ``jobid`` and
-    ``jobstatus`` where an unfinished job works on the VM.
+    Unknown ids are omitted; removed VMs are included. ``with_jobs`` adds ``jobid`` and ``jobstatus`` of a VM's
+    unfinished job.
     """
     if not vm_ids:
         return {}
@@ -218,7 +218,8 @@ def select_vms(
 ) -> list[int]:
     """Return the ids of all visible VMs that match the filters of ``list_virtual_machines``, in ascending order.
 
-    ``deploymentid`` is one more filter. VMs in the states ``without`` and VMs with ``excluded_ids`` are left out.
+    ``deploymentid`` is an additional filter. VMs in the states ``without`` and VMs with ``excluded_ids`` are
+    omitted.
     """
     vm = virtual_machines.c
     query = select(vm.id).where(visibility.of_account(vm.account_id), vm.removed.is_(None))
@@ -237,7 +238,10 @@ def _of_deployment(deployment: EntityRef) -> Condition:
 
 
 def _count_kept(visibility: Visibility, listed: Condition) -> Select[Any]:
-    """Return the query of the number of ``listed`` VMs: as many as count against limits, except a few."""
+    """Return a query that counts the VMs of visible owners that match ``listed``, without reading all of them.
+
+    It corrects the stored resource counts by the few VMs that are either counted or listed, but not both.
+    """
     vm, counts = virtual_machines.c, resource_counts.c
     kept = select(func.coalesce(func.sum(counts.amount), 0)).where(
         counts.owner_kind == "account",

@@ -41,7 +41,7 @@ FILTERS: Filters = {
 
 
 def list_schedules(connection: Connection, visibility: Visibility, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of schedules, ordered by id, without those of removed VMs and groups.
+    """Return one page of schedules, ordered by id. Schedules of removed VMs and groups are omitted.
 
     Rows have the fields of both ``vmschedule`` and ``resourceschedule``.
     """
@@ -83,7 +83,7 @@ def list_schedules(connection: Connection, visibility: Visibility, arguments: Ar
 
 
 def read_schedule(connection: Connection, schedule: EntityRef) -> Mapping[str, Any]:
-    """Return a live schedule as lists show it."""
+    """Return a live schedule with the same fields as in lists."""
     return list_schedules(connection, Visibility(), {"id": schedule}, Paging(1)).rows[0]
 
 
@@ -128,7 +128,7 @@ def read_target(connection: Connection, schedule: Row[Any]) -> EntityRef | None:
 
 
 def account_of_deployment(connection: Connection, deployment_id: int) -> int:
-    """Return the account that a bulk deployment belongs to."""
+    """Return the id of the account that owns a bulk deployment."""
     query = select(deployments.c.account_id).where(deployments.c.id == deployment_id)
     account_id: int = connection.execute(query).scalar_one()
     return account_id

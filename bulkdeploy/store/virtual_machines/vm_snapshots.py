@@ -1,7 +1,7 @@
 """Rows of VM snapshots: the list query, and state changes. At most one snapshot of a VM has a job.
 
-One of a single volume is a snapshot of the VM that has the volume (``volume_id``): it has no parent, and is never
-current.
+A snapshot of a single volume (``volume_id``) is a snapshot of the VM to which the volume is attached. It has no
+parent, and is never the current snapshot.
 """
 
 from collections.abc import Collection, Sequence
@@ -44,7 +44,7 @@ def list_vm_snapshots(connection: Connection, visibility: Visibility, arguments:
 
 
 def vm_snapshot_rows(connection: Connection, snapshot_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the objects of these snapshots by internal id; removed ones are left out."""
+    """Return the response objects of these snapshots by internal id. Removed snapshots are omitted."""
     if not snapshot_ids:
         return {}
     query = _query().where(id_in(vm_snapshots.c.id, snapshot_ids), vm_snapshots.c.removed.is_(None))
@@ -120,7 +120,7 @@ def insert_vm_snapshot(
 
 
 def snapshots_of_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
-    """Return the live snapshots of VMs and of their volumes by id. The caller has locked the VMs' rows."""
+    """Return the live snapshots of VMs and of their volumes, ordered by id. The caller has locked the VMs' rows."""
     query = select(vm_snapshots).where(id_in(vm_snapshots.c.vm_id, vm_ids), vm_snapshots.c.removed.is_(None))
     return connection.execute(query.order_by(vm_snapshots.c.id)).all()
 
@@ -141,7 +141,10 @@ def snapshots_of_volumes(
 def snapshots_that_stay(
     connection: Connection, vm_ids: Collection[int], going: Collection[int]
 ) -> Sequence[Row[Any]]:
-    """Return the live snapshots in volumes that outlive these VMs; the volumes ``going`` are deleted with them."""
+    """Return the live snapshots in separately created volumes that are not deleted together with these VMs.
+
+    The volumes ``going`` are deleted with the VMs; their snapshots are not returned.
+    """
     snapshot, volume = vm_snapshots.c, volumes.c
     lies_there = select(volume.id).where(
         volume.vm_id == snapshot.vm_id,
@@ -157,7 +160,7 @@ def snapshots_that_stay(
 
 
 def known_vm_snapshot(connection: Connection, snapshot_id: int) -> Row[Any]:
-    """Return a snapshot's row, of a removed one too."""
+    """Return the row of a snapshot, which must exist but may be removed."""
     return connection.execute(select(vm_snapshots).where(vm_snapshots.c.id == snapshot_id)).one()
 
 
@@ -171,12 +174,12 @@ def volume_of_snapshot(connection: Connection, snapshot_id: int) -> UUID | None:
 
 
 def set_snapshot_state(connection: Connection, snapshot_id: int, state: SnapshotState) -> None:
-    """Set the state of a snapshot that a job is to revert to, or to remove."""
+    """Set the state of a snapshot to which a job will revert, or which a job will remove."""
     connection.execute(update(vm_snapshots).where(vm_snapshots.c.id == snapshot_id).values(state=state.value))
 
 
 def has_unmade_volumes(connection: Connection, vm_id: int) -> bool:
-    """Return whether a VM has volumes that do not exist on a pool yet."""
+    """Return whether a VM has live volumes that do not exist in a pool yet."""
     volume = volumes.c
     query = select(volume.id).where(volume.vm_id == vm_id, volume.removed.is_(None), volume.state != "Ready")
     return connection.execute(query.limit(1)).first() is not None
@@ -219,7 +222,7 @@ _BECOME = text(
 
 
 def end_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Note that the snapshots of these VMs' jobs exist, and are current. The one before is their parent."""
+    """Record that the snapshots of these VMs' jobs exist. Each becomes current, and the previous one its parent."""
     connection.execute(_MADE, {"vms": int_array(vm_ids)})
 
 
@@ -232,26 +235,29 @@ def end_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
 
 
 def end_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots that jobs of these VMs removed as removed. Their children become children of their parents."""
+    """Mark snapshots that jobs of these VMs deleted as removed. Their children become children of their parents."""
     vms = {"vms": int_array(vm_ids)}
     for statement in (_PARENT_IS_CURRENT, _GONE):
         connection.execute(statement, vms)
 
 
 def fail_creation(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots that jobs of these VMs failed to take. They can be deleted but not reverted to."""
+    """Set the state Error for snapshots that jobs of these VMs failed to create.
+
+    Such a snapshot can be deleted, but a VM cannot be reverted to it.
+    """
     _become(connection, vm_ids, SnapshotState.CREATING, SnapshotState.ERROR)
 
 
 def fail_revert(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots as ready again after a failed revert of these VMs."""
+    """Set the state Ready again for the snapshots to which jobs of these VMs failed to revert."""
     _become(connection, vm_ids, SnapshotState.REVERTING, SnapshotState.READY)
 
 
 def fail_removal(connection: Connection, vm_ids: Sequence[int]) -> None:
-    """Mark snapshots whose removal by jobs of these VMs failed.
+    """Set the state Error for snapshots that jobs of these VMs failed to remove.
 
-    Parts may be missing, and the removal can be repeated.
+    Parts of such a snapshot may be missing, and the removal can be repeated.
     """
     _become(connection, vm_ids, SnapshotState.EXPUNGING, SnapshotState.ERROR)
 

@@ -1,6 +1,6 @@
 """Rows of snapshot policies: the list query, inserts, updates, deletes, and the policies that are due.
 
-Whoever writes a policy holds ``Lock.VOLUME`` of its volume.
+A transaction that writes a policy has the lock ``Lock.VOLUME`` of its volume.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -34,7 +34,7 @@ def list_policies(connection: Connection, visibility: Visibility, arguments: Arg
 
 
 def read_policy(connection: Connection, policy_id: int) -> Mapping[str, Any]:
-    """Return a live policy as lists show it."""
+    """Return a live policy with the same fields as in lists."""
     (row,) = _page(connection, _query().where(snapshot_policies.c.id == policy_id), Paging(1)).rows
     return row
 
@@ -54,7 +54,7 @@ def save_policy(connection: Connection, values: Mapping[str, Any]) -> EntityRef:
 
 
 def live_policies(connection: Connection, policy_ids: Collection[int]) -> Sequence[Row[Any]]:
-    """Return the live policies with these ids, by id."""
+    """Return the rows of the live policies with these ids, ordered by id. Other ids are omitted."""
     policy = snapshot_policies.c
     query = select(snapshot_policies).where(id_in(policy.id, policy_ids), policy.removed.is_(None))
     return connection.execute(query.order_by(policy.id)).all()
@@ -104,9 +104,9 @@ _SURPLUS = text(
 
 
 def surplus_snapshots(connection: Connection, most: int) -> list[EntityRef]:
-    """Return snapshots beyond the number that their policies keep, the oldest first.
+    """Return at most ``most`` snapshots in excess of the number that their policies keep, the oldest first.
 
-    Snapshots of VMs that have one at work are left out.
+    Snapshots of VMs that have another snapshot with an unfinished job are omitted.
     """
     rows = connection.execute(_SURPLUS, {"most": most})
     return [EntityRef(Entity.SNAPSHOT, row.id, row.uuid, row.display_name) for row in rows]
@@ -118,7 +118,7 @@ _VOLUMES = text(
 
 
 def volumes_of_policies(connection: Connection, policy_ids: Collection[int]) -> list[int]:
-    """Return the ids of the volumes that policies are of, in ascending order."""
+    """Return the ids of the volumes of these policies, in ascending order."""
     return list(connection.execute(_VOLUMES, {"ids": int_array(policy_ids)}).scalars())
 
 

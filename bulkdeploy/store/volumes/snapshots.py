@@ -47,7 +47,7 @@ def list_snapshots(connection: Connection, visibility: Visibility, arguments: Ar
 
 
 def snapshot_rows(connection: Connection, snapshot_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the objects of these snapshots by internal id; removed ones are left out."""
+    """Return the response objects of these volume snapshots by internal id. Removed snapshots are omitted."""
     if not snapshot_ids:
         return {}
     rows, _ = fetch_rows(connection, _query().where(id_in(vm_snapshots.c.id, snapshot_ids)), Paging(None))

@@ -30,17 +30,17 @@ def take_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
 
 
 def read_volume(connection: Connection, volume_id: int) -> Row[Any] | None:
-    """Return the live volume, which others may change."""
+    """Return the row of a live volume without locking it, or None if it does not exist."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id, volumes.c.removed.is_(None))).first()
 
 
 def read_vm(connection: Connection, vm_id: int) -> Row[Any]:
-    """Return a VM's row, not locked."""
+    """Return a VM's row without locking it."""
     return connection.execute(select(virtual_machines).where(virtual_machines.c.id == vm_id)).one()
 
 
 def known_volume(connection: Connection, volume_id: int) -> Row[Any]:
-    """Return a volume's row, not locked, of a removed one too."""
+    """Return the row of a volume without locking it. The volume must exist but may be removed."""
     return connection.execute(select(volumes).where(volumes.c.id == volume_id)).one()
 
 
@@ -56,7 +56,7 @@ def has_job_of_volume(connection: Connection, vm_id: int, volume_id: int) -> boo
 
 
 def volume_at(connection: Connection, vm_id: int, device_id: int) -> EntityRef | None:
-    """Return the VM's volume with this device number."""
+    """Return the VM's live volume with this device number, or None if there is none."""
     query = select(volumes.c.id, volumes.c.uuid, volumes.c.name).where(
         volumes.c.vm_id == vm_id, volumes.c.device_id == device_id, volumes.c.removed.is_(None)
     )
@@ -65,13 +65,13 @@ def volume_at(connection: Connection, vm_id: int, device_id: int) -> EntityRef |
 
 
 def devices_of(connection: Connection, vm_id: int) -> set[int]:
-    """Device numbers that the VM's volumes have; its row is locked by the caller."""
+    """Return the device numbers of the VM's live volumes. The caller has locked the VM's row."""
     query = select(volumes.c.device_id).where(volumes.c.vm_id == vm_id, volumes.c.removed.is_(None))
     return {number for number in connection.execute(query).scalars() if number is not None}
 
 
 def storage_of(connection: Connection, disk_offering_id: int) -> tuple[StorageType, frozenset[str]]:
-    """Return the storage type and the tags that a disk offering asks of pools."""
+    """Return the storage type and the storage tags that a disk offering requires of pools."""
     offering = disk_offerings.c
     query = select(offering.storage_type, offering.storage_tags).where(offering.id == disk_offering_id)
     row = connection.execute(query).one()
@@ -86,7 +86,7 @@ def has_fixed_root_disk(connection: Connection, service_offering_id: int) -> boo
 
 
 def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
-    """Return whether the VM could not run with a volume in this pool."""
+    """Return whether no host could run the VM with a volume in this pool, given the VM's host and other volumes."""
     pool = storage_pools.c
     query = select(pool.scope, pool.cluster_id, pool.host_id, pool.hypervisor).where(pool.id == pool_id)
     mine = connection.execute(query).one()
@@ -104,7 +104,7 @@ def is_out_of_reach(connection: Connection, pool_id: int, vm: Row[Any]) -> bool:
 
 
 def update_volume(connection: Connection, volume_id: int, values: Mapping[str, Any]) -> None:
-    """Change columns of a volume that do not depend on where it is."""
+    """Update columns of a volume that do not depend on its VM or its pool."""
     if values:
         connection.execute(update(volumes).where(volumes.c.id == volume_id).values(**values))
 
@@ -128,7 +128,7 @@ def change_volume(
 
 
 def attached_to(vm_id: int, device_id: int, pool_id: int | None, state: str) -> dict[str, Any]:
-    """Return columns of a volume that a VM gets."""
+    """Return the column values of a volume that is attached to a VM."""
     attached = func.now() if state == READY else None
     return {"vm_id": vm_id, "device_id": device_id, "pool_id": pool_id, "state": state, "attached": attached}
 

@@ -13,9 +13,11 @@ _RESIZE_POOL_CLAIM = text(
 
 
 def resize_pool_claim(connection: Connection, volume: UUID, size_bytes: int, *, limit: int) -> bool:
-    """Change the size that a volume claims in its pool; ``limit`` is the bytes that the pool may promise.
+    """Change the size that a volume claims in its pool.
 
-    Returns False if the pool has not enough capacity.
+    ``limit`` is the number of bytes that may be claimed in the pool.
+
+    Returns False if the pool has too little free capacity.
     """
     who = {"who": volume}
     connection.execute(

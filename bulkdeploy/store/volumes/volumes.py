@@ -38,7 +38,7 @@ def list_volumes(connection: Connection, visibility: Visibility, arguments: Argu
 
 
 def volume_rows(connection: Connection, volume_ids: Collection[int]) -> dict[int, dict[str, Any]]:
-    """Return the volume objects of these volumes by internal id; removed ones are left out."""
+    """Return the response objects of these volumes by internal id. Removed volumes are omitted."""
     if not volume_ids:
         return {}
     query = _query().where(id_in(volumes.c.id, volume_ids), volumes.c.removed.is_(None))

@@ -1,6 +1,7 @@
 """The schema changes after release 0.1.0: 0067_pre_resource_details.sql.
 
-The name is that of the last of the migrations that were joined here: databases that have it have all of them.
+Several migrations were joined here under the name of the last of them. A database that has this revision has all of
+them.
 """
 
 from bulkdeploy.store.migrations.sql_script import run_script_beside
@@ -10,5 +11,5 @@ down_revision = "0001_pre_initial"
 
 
 def upgrade() -> None:
-    """Bring the schema of 0.1.0 to this one."""
+    """Change the schema of release 0.1.0 to this revision."""
     run_script_beside(__file__)

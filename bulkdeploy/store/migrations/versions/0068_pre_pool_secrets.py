@@ -7,5 +7,5 @@ down_revision = "0067_pre_resource_details"
 
 
 def upgrade() -> None:
-    """Add the columns."""
+    """Add the columns for credentials and use of storage pools."""
     run_script_beside(__file__)

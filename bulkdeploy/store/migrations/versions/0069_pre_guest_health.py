@@ -7,5 +7,5 @@ down_revision = "0068_pre_pool_secrets"
 
 
 def upgrade() -> None:
-    """Add the columns and the table."""
+    """Add the columns and the table for health checks of guests."""
     run_script_beside(__file__)
