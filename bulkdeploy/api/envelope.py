@@ -146,12 +146,20 @@ def _fields(response: Response | None) -> tuple[Field, ...]:
 
 
 def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
-    """Return the fields that a role may see, also inside nested objects."""
+    """Return the fields that a role may see, also inside nested objects, with the columns that the role gets."""
     return tuple(
-        replace(field, fields=_seen(field.fields, role)) if field.fields else field
+        replace(field, column=_column(field, role), fields=_seen(field.fields, role))
+        if field.fields or field.public_column
+        else field
         for field in fields
         if _sees(role, field)
     )
+
+
+def _column(field: Field, role: RoleType | None) -> str:
+    """Return the name under which objects hold the value of a field that a role sees."""
+    public = "" if role is RoleType.ADMIN else field.public_column
+    return public or field.column or field.name
 
 
 def _sees(role: RoleType | None, field: Field) -> bool:
@@ -164,13 +172,18 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
     If ``strict`` is set, the function rejects objects with undeclared fields.
     """
     declared = tuple(fields)
-    names = frozenset(field.name for field in declared)
-    seen = [field for field in declared if _sees(role, field)]
-    steps = [(field.name, _converter(field, role, strict=strict), field.value) for field in seen]
+    names = frozenset(name for field in declared for name in (field.name, field.column, field.public_column))
+    steps = [
+        (field.name, _column(field, role), _converter(field, role, strict=strict), field.value)
+        for field in declared
+        if _sees(role, field)
+    ]
 
     def render(row: Row) -> Content:
         return {
-            name: convert(value) for name, convert, always in steps if (value := row.get(name, always)) is not None
+            name: convert(value)
+            for name, column, convert, always in steps
+            if (value := row.get(column, always)) is not None
         }
 
     def render_strictly(row: Row) -> Content:

@@ -102,4 +102,12 @@ TAG_FIELDS: tuple[Field, ...] = (
     *OWNER_FIELDS,
 )
 
+HAS_ANNOTATIONS = Field(
+    "hasannotations",
+    FieldType.BOOLEAN,
+    "whether the object has annotations; annotations for root admins only count only for root admins",
+    public_column="haspublicannotations",
+)
+"""The field of objects that can be annotated, with the columns of ``store.resources.annotations``."""
+
 TAGS: Field = objects("tags", "its tags", TAG_FIELDS)

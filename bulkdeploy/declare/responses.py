@@ -31,7 +31,9 @@ class Field:
     """A field of a response object. ``fields`` are the fields of nested objects (LIST, SET, OBJECT).
 
     A LIST or SET without ``fields`` contains strings. ``roles`` are the roles that may see the field. ``value`` is
-    a constant for objects that do not set the field, because CloudStack's clients expect it.
+    a constant for objects that do not set the field, because CloudStack's clients expect it. Objects hold the value
+    under the name ``column``, which is ``name`` if it is empty. Callers other than root admins get the value under
+    ``public_column`` instead, unless it is empty.
     """
 
     name: str
@@ -40,6 +42,8 @@ class Field:
     fields: tuple["Field", ...] = ()
     roles: frozenset[RoleType] = EVERY_ROLE
     value: bool | int | str | tuple[()] | Mapping[str, str] | None = field(default=None, hash=False)
+    column: str = ""
+    public_column: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 import re
 
 REASONS: tuple[tuple[str, str], ...] = (
-    ("listAnnotations with entitytype and entityid says whether a thing has annotations", r"hasannotations"),
     ("a provider of network services serves one physical network", r"destinationphysicalnetworkid"),
     ("nothing here has an icon", r"icon|resourceicon|base64image"),
     ("GPUs of hosts are not recorded", r".*gpu.*|maxheads|maxresolution[xy]|videoram"),

@@ -11,7 +11,7 @@ from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, integer, string, strings, uuid
-from bulkdeploy.declare.response_fields import flag, moment, number, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, flag, moment, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import DOMAIN_NAME, NETWORK_DOMAIN
 from bulkdeploy.domain.accounts.accounts import ADMINS, ROOT_ADMIN_ONLY, RoleType
@@ -40,6 +40,7 @@ DOMAIN = Response(
         text("state", "Active"),
         moment("created", "the date and time of creation"),
         *DOMAIN_COUNTERS,
+        HAS_ANNOTATIONS,
     ),
 )
 

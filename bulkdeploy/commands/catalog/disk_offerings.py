@@ -19,7 +19,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, integer, long, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import flag, large_number, moment, text, text_map
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, flag, large_number, moment, text, text_map
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, TAGS
 from bulkdeploy.domain.accounts.accounts import EVERY_ADMIN, ROOT_ADMIN_ONLY
@@ -62,6 +62,7 @@ DISK_OFFERING = Response(
         text("zone", "the names of the zones"),
         moment("created", "the date and time of creation"),
         *OF_DISK_OFFERINGS,
+        HAS_ANNOTATIONS,
     ),
 )
 

@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.parameters import boolean, integer, mapping, string, strings, uuid, uuids
-from bulkdeploy.declare.response_fields import flag, moment, number, objects, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, flag, moment, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
@@ -76,6 +76,7 @@ NETWORK_OFFERING = Response(
         ),
         moment("created", "the date and time of creation"),
         *OF_NETWORK_OFFERINGS,
+        HAS_ANNOTATIONS,
     ),
 )
 

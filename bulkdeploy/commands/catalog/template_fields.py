@@ -4,6 +4,7 @@ from bulkdeploy.commands.constant_fields import OF_IMAGES
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT, SHOW_ICON
 from bulkdeploy.declare.parameters import Parameter, boolean, mapping, string, uuid
 from bulkdeploy.declare.response_fields import (
+    HAS_ANNOTATIONS,
     OWNER_FIELDS,
     TAGS,
     constant,
@@ -70,6 +71,7 @@ FIELDS: tuple[Field, ...] = (
     ),
     TAGS,
     *OF_IMAGES,
+    HAS_ANNOTATIONS,
 )
 
 PARAMETERS: tuple[Parameter, ...] = (

@@ -13,7 +13,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, string, uuid
-from bulkdeploy.declare.response_fields import text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
@@ -50,6 +50,7 @@ CLUSTER = Response(
         ),
         CLUSTER_CAPACITY,
         *OF_CLUSTERS,
+        HAS_ANNOTATIONS,
     ),
 )
 

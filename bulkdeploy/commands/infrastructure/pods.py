@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, string, uuid
-from bulkdeploy.declare.response_fields import objects, text, texts
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, objects, text, texts
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import IP_ADDRESS, NAME, NETMASK
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY, RoleType
@@ -56,6 +56,7 @@ POD = Response(
             "else) or unallocable (never)",
         ),
         POD_CAPACITY,
+        HAS_ANNOTATIONS,
     ),
 )
 

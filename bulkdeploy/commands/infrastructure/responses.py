@@ -2,7 +2,17 @@
 
 from bulkdeploy.commands.availability.responses import HA_FIELDS, POWER_FIELDS
 from bulkdeploy.commands.constant_fields import OF_HOSTS
-from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, objects, text, text_map
+from bulkdeploy.declare.response_fields import (
+    HAS_ANNOTATIONS,
+    flag,
+    fraction,
+    large_number,
+    moment,
+    number,
+    objects,
+    text,
+    text_map,
+)
 from bulkdeploy.declare.responses import Field, FieldType, Response
 from bulkdeploy.domain.accounts.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY
 
@@ -83,6 +93,7 @@ HOST = Response(
             ROOT_ADMIN_ONLY,
         ),
         *OF_HOSTS,
+        HAS_ANNOTATIONS,
     ),
 )
 

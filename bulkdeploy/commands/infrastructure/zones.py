@@ -12,7 +12,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING, SHOW_ICON
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import Exclusive, boolean, integer, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import TAGS, flag, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, TAGS, flag, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import CIDR_OF_ADDRESS, IP_ADDRESS, NAME
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
@@ -48,6 +48,7 @@ ZONE = Response(
         TAGS,
         ZONE_CAPACITY,
         *OF_ZONES,
+        HAS_ANNOTATIONS,
     ),
 )
 

@@ -1,7 +1,17 @@
 """The response fields of commands about networks and security groups."""
 
 from bulkdeploy.commands.constant_fields import OF_NETWORKS
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, number, objects, text, texts
+from bulkdeploy.declare.response_fields import (
+    HAS_ANNOTATIONS,
+    OWNER_FIELDS,
+    TAGS,
+    flag,
+    moment,
+    number,
+    objects,
+    text,
+    texts,
+)
 from bulkdeploy.declare.responses import Response
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 
@@ -48,6 +58,7 @@ NETWORK = Response(
         TAGS,
         moment("created", "the date and time of creation"),
         *OF_NETWORKS,
+        HAS_ANNOTATIONS,
     ),
 )
 

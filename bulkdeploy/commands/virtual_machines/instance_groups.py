@@ -10,7 +10,7 @@ from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, moment, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, OWNER_FIELDS, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
@@ -25,6 +25,7 @@ INSTANCE_GROUP = Response(
         text("name", "the name of the instance group"),
         moment("created", "the date and time of creation"),
         *OWNER_FIELDS,
+        HAS_ANNOTATIONS,
     ),
 )
 

@@ -5,6 +5,7 @@
 
 from bulkdeploy.commands.constant_fields import OF_VIRTUAL_MACHINES
 from bulkdeploy.declare.response_fields import (
+    HAS_ANNOTATIONS,
     OWNER_FIELDS,
     TAGS,
     flag,
@@ -142,5 +143,6 @@ VIRTUAL_MACHINE = Response(
         text("jobid", "the unfinished job that works on the VM"),
         number("jobstatus", "the status of the unfinished job: 0 in progress"),
         *OF_VIRTUAL_MACHINES,
+        HAS_ANNOTATIONS,
     ),
 )

@@ -11,7 +11,7 @@ from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, OWNER_FIELDS, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME
 from bulkdeploy.domain.entities import Entity, EntityRef
@@ -32,6 +32,7 @@ SSH_KEY_PAIR = Response(
         text("name", "the name of the key pair"),
         text("fingerprint", "the fingerprint of its public key"),
         *OWNER_FIELDS,
+        HAS_ANNOTATIONS,
     ),
 )
 

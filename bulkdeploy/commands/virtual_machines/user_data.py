@@ -12,7 +12,7 @@ from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.noun import Noun
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
 from bulkdeploy.declare.parameters import string, uuid
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, OWNER_FIELDS, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, ValueRule
 from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
@@ -35,6 +35,7 @@ USER_DATA = Response(
         text("params", "the names of the variables in the user data, separated by commas"),
         text("accountid", "the name of the account that owns the object; absent if a project owns it"),
         *OWNER_FIELDS,
+        HAS_ANNOTATIONS,
     ),
 )
 

@@ -7,7 +7,7 @@ from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, moment, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, OWNER_FIELDS, TAGS, flag, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
@@ -35,6 +35,7 @@ FIELDS = (
     *OWNER_FIELDS,
     TAGS,
     moment("created", "when the creation was requested"),
+    HAS_ANNOTATIONS,
 )
 
 

@@ -10,7 +10,7 @@ from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, SNAPSHOTS_IN_VOLUMES
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import ExactlyOne, boolean, integer, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import TAGS, flag, number, text
+from bulkdeploy.declare.response_fields import TAGS, constant, flag, number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import TIME_ZONE
 from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
@@ -40,6 +40,7 @@ POLICY = Response(
             ROOT_ADMIN_ONLY,
         ),
         TAGS,
+        constant("hasannotations", False, "snapshot policies cannot be annotated"),
     ),
 )
 

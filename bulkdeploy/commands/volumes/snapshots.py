@@ -7,7 +7,7 @@ from bulkdeploy.commands.unsupported import NO_IMAGE_STORES, SNAPSHOTS_IN_VOLUME
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, OWNER_FIELDS, TAGS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
@@ -45,6 +45,7 @@ RESPONSE = Response(
         *OWNER_FIELDS,
         TAGS,
         moment("created", "when the creation was requested"),
+        HAS_ANNOTATIONS,
     ),
 )
 

@@ -26,7 +26,7 @@ from bulkdeploy.declare.parameters import (
     uuid,
     uuids,
 )
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, TAGS, flag, large_number, moment, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, OWNER_FIELDS, TAGS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
@@ -81,6 +81,7 @@ VOLUME = Response(
         moment("created", "the date and time of creation"),
         moment("attached", "when the volume was attached"),
         *OF_VOLUMES,
+        HAS_ANNOTATIONS,
     ),
 )
 

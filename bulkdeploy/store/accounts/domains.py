@@ -8,6 +8,7 @@ from sqlalchemy import Connection, Row, Select, Text, cast, exists, func, select
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.store.accounts.resource_counters import domain_counters
 from bulkdeploy.store.database.arrays import int_array
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.live_rows import Fields, insert_rows, lock_live
@@ -222,6 +223,7 @@ def _query() -> Select[Any]:
             parent.c.uuid.label("parentdomainid"),
             parent.c.name.label("parentdomainname"),
             has_child.label("haschild"),
+            *annotation_columns(Entity.DOMAIN),
         )
         .select_from(domains.outerjoin(parent, parent.c.id == domain.parent_id))
         .where(domain.removed.is_(None))

@@ -9,6 +9,7 @@ from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.catalog.offering_places import offered_to, place_columns, read_offerings
 from bulkdeploy.store.networks.network_changes import OfferingFacts
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, has_all, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.live_rows import Fields
@@ -134,6 +135,7 @@ def _query() -> Select[Any]:
             offering.tags,
             offering.created,
             *place_columns(network_offerings),
+            *annotation_columns(Entity.NETWORK_OFFERING),
         )
         .select_from(
             network_offerings.outerjoin(service_offerings, service_offerings.c.id == offering.service_offering_id)

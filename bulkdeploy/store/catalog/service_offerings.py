@@ -5,11 +5,12 @@ from typing import Any
 from sqlalchemy import BigInteger, Connection, Select, and_, cast, func, or_, select
 
 from bulkdeploy.domain.accounts.accounts import Caller
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.units import GIB
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.store.catalog.disk_settings import disk_fields, encrypted, show_disk_settings
 from bulkdeploy.store.catalog.offering_places import Wanted, in_state, offered_to, place_columns
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -123,6 +124,7 @@ def _query() -> Select[Any]:
             offering.state,
             offering.created,
             *place_columns(service_offerings),
+            *annotation_columns(Entity.SERVICE_OFFERING),
         )
         .where(offering.removed.is_(None))
         .order_by(offering.sort_key, offering.id)

@@ -22,9 +22,11 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import distinct_on
 
 from bulkdeploy.domain.accounts.accounts import Caller
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.infrastructure.topology import TemplateKind
 from bulkdeploy.domain.urls import redact_url
 from bulkdeploy.store.resource_tags import ISO, TEMPLATE, add_tags
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -82,10 +84,15 @@ def list_templates(
     """
     unique = bool(arguments.get("showunique"))
     places = _places(arguments, unique=unique)
-    query = _query(places).where(templates.c.kind == kind, _shown(shown, caller, visibility, places))
+    entity = Entity.TEMPLATE if kind is TemplateKind.TEMPLATE else Entity.ISO
+    query = (
+        _query(places)
+        .add_columns(*annotation_columns(entity))
+        .where(templates.c.kind == kind, _shown(shown, caller, visibility, places))
+    )
     if not arguments.get("showremoved"):
         query = query.where(templates.c.removed.is_(None))
-    tag_type = TEMPLATE if kind is TemplateKind.TEMPLATE else ISO
+    tag_type = TEMPLATE if entity is Entity.TEMPLATE else ISO
     filters = {**_filters(places), "tags": tagged(tag_type, templates.c.id)}
     rows, count = fetch_rows(connection, filtered(query, filters, arguments), paging)
     return Page(_completed(connection, rows, tag_type), count)
@@ -96,9 +103,8 @@ def template_rows(connection: Connection, template_ids: Collection[int]) -> dict
 
     Fields of a zone are of the best zone.
     """
-    query = _query(_places({}, unique=True)).where(
-        id_in(templates.c.id, template_ids), templates.c.removed.is_(None)
-    )
+    live = _query(_places({}, unique=True)).where(templates.c.removed.is_(None))
+    query = live.where(id_in(templates.c.id, template_ids)).add_columns(*annotation_columns(Entity.TEMPLATE))
     rows, _ = fetch_rows(connection, query, Paging(None))
     ids = [row["_id"] for row in rows]
     return dict(zip(ids, _completed(connection, rows, TEMPLATE), strict=True))

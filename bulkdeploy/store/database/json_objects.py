@@ -105,7 +105,7 @@ def _value(one: Field, columns: Columns, arrays: Arrays) -> ColumnElement[str] |
     """Return a field's value as JSON text, or None if there is neither such a column nor a constant value."""
     if one.name in arrays:
         return arrays[one.name](one.fields)
-    column = columns.get(one.name)
+    column = columns.get(one.column or one.name)
     if column is None:
         return None if one.value is None else _text(dumps(one.value, default=dict))
     kind = column.type

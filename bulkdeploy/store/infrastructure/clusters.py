@@ -8,11 +8,12 @@ from uuid import UUID
 
 from sqlalchemy import Column, Connection, func, select, text
 
-from bulkdeploy.domain.entities import EntityRef
+from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
 from bulkdeploy.domain.infrastructure.topology import ARCHITECTURE
 from bulkdeploy.store.configuration.configurations import OVERCOMMIT
 from bulkdeploy.store.ledger.capacity import add_capacity
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -98,6 +99,7 @@ def list_clusters(connection: Connection, arguments: Arguments, paging: Paging) 
             cluster.alloc_policy.label("allocpolicy"),
             cluster.cpu_overcommit.label("cpuovercommitratio"),
             cluster.memory_overcommit.label("memoryovercommitratio"),
+            *annotation_columns(Entity.CLUSTER),
         )
         .select_from(clusters.join(pods, pods.c.id == cluster.pod_id).join(zones, zones.c.id == cluster.zone_id))
         .where(cluster.removed.is_(None))

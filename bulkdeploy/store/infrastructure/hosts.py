@@ -15,6 +15,7 @@ from bulkdeploy.domain.infrastructure.topology import ARCHITECTURE, HostResource
 from bulkdeploy.domain.units import KIB, mib_to_bytes
 from bulkdeploy.store.availability import host_ha, out_of_band_management
 from bulkdeploy.store.database.percentages import percent
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -288,6 +289,7 @@ def _columns() -> tuple[ColumnElement[Any], ...]:
         host.details,
         host.created,
         host.annotation,
+        *annotation_columns(Entity.HOST),
         host.annotated.label("lastannotated"),
         held.cpu_mhz_limit,
         held.cpu_mhz_used,

@@ -6,8 +6,10 @@ from typing import Any
 
 from sqlalchemy import Column, Connection, select
 
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
 from bulkdeploy.store.ledger.capacity import add_capacity
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.live_rows import Fields
@@ -72,6 +74,7 @@ def list_pods(connection: Connection, arguments: Arguments, paging: Paging) -> P
             pod.end_ip.label("endip"),
             pod.allocation_state.label("allocationstate"),
             pod.alloc_policy.label("allocpolicy"),
+            *annotation_columns(Entity.POD),
         )
         .select_from(pods.join(zones, zones.c.id == pod.zone_id))
         .where(pod.removed.is_(None))

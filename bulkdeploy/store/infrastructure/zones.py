@@ -12,6 +12,7 @@ from bulkdeploy.domain.infrastructure.capacity import CapacityLevel
 from bulkdeploy.domain.infrastructure.topology import AllocationState
 from bulkdeploy.store.ledger.capacity import add_capacity
 from bulkdeploy.store.resource_tags import ZONE, add_tags
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -144,6 +145,7 @@ def _query() -> Any:
             zone.network_domain.label("domain"),
             domains.c.uuid.label("domainid"),
             domains.c.name.label("domainname"),
+            *annotation_columns(Entity.ZONE),
         )
         .select_from(zones.outerjoin(domains, domains.c.id == zone.domain_id))
         .order_by(zone.sort_key, zone.id)

@@ -19,7 +19,9 @@ from sqlalchemy import (
     true,
 )
 
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.store.resource_tags import NETWORK, add_tags
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -132,6 +134,7 @@ def _query() -> Select[Any]:
             network.is_system.label("issystem"),
             network.state,
             network.created,
+            *annotation_columns(Entity.NETWORK),
         )
         .select_from(_tables())
         .order_by(network.id)

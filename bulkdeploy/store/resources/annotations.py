@@ -1,11 +1,12 @@
-"""The list query of annotations, and the latest annotation of a host."""
+"""The list query of annotations, the columns that tell whether a row has some, and the latest one of a host."""
 
 from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from sqlalchemy import Connection, Table, select, true, update
+from sqlalchemy import ColumnElement, Connection, Table, Text, exists, literal_column, select, true, update
 
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS
 from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER as SERVER_NAME
 from bulkdeploy.domain.entities import Entity
@@ -49,6 +50,8 @@ ENTITIES: Mapping[str, Entity] = {
 }
 """The kinds of resources by the names that CloudStack gives their types."""
 
+_TYPES = {entity: name for name, entity in ENTITIES.items()}
+
 MANAGEMENT_SERVER = "MANAGEMENT_SERVER"
 """The type of the service itself, which has no row."""
 
@@ -59,6 +62,22 @@ FILTERS: Filters = {
     "userid": by_id(annotations.c.user_id),
     "keyword": keyword(annotations.c.annotation),
 }
+
+
+def annotation_columns(entity: Entity) -> tuple[ColumnElement[bool], ColumnElement[bool]]:
+    """Return the columns of the field ``HAS_ANNOTATIONS`` for rows of an entity's table.
+
+    The first is true if the row has an annotation, the second if it has one that is not for root admins only. As in
+    CloudStack, the second does not depend on who else owns the row or wrote the annotation.
+    """
+    note = annotations.c
+    of_row = select(1).where(
+        note.entity_type == literal_column(f"'{_TYPES[entity]}'", Text),
+        note.entity_uuid == SOURCES[entity].table.c.uuid,
+        note.removed.is_(None),
+    )
+    public = HAS_ANNOTATIONS.public_column
+    return exists(of_row).label(HAS_ANNOTATIONS.name), exists(of_row.where(~note.admins_only)).label(public)
 
 
 def list_annotations(connection: Connection, caller: Caller, arguments: Arguments, paging: Paging) -> Page:

@@ -4,6 +4,8 @@ from collections.abc import Collection
 
 from sqlalchemy import Connection, select, update
 
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
@@ -23,7 +25,13 @@ def list_instance_groups(
     """Return one page of instance groups by id."""
     group = instance_groups.c
     query = (
-        select(group.uuid.label("id"), group.name, group.created, *owner_columns())
+        select(
+            group.uuid.label("id"),
+            group.name,
+            group.created,
+            *owner_columns(),
+            *annotation_columns(Entity.INSTANCE_GROUP),
+        )
         .select_from(with_owner(instance_groups, group.account_id))
         .where(group.removed.is_(None), visibility.condition())
         .order_by(group.id)

@@ -2,6 +2,8 @@
 
 from sqlalchemy import Connection, select
 
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.rows.live_rows import Fields
@@ -24,7 +26,13 @@ def list_ssh_key_pairs(
     """Return one page of key pairs by id."""
     pair = ssh_key_pairs.c
     query = (
-        select(pair.uuid.label("id"), pair.name, pair.fingerprint, *owner_columns())
+        select(
+            pair.uuid.label("id"),
+            pair.name,
+            pair.fingerprint,
+            *owner_columns(),
+            *annotation_columns(Entity.SSH_KEY_PAIR),
+        )
         .select_from(with_owner(ssh_key_pairs, pair.account_id))
         .where(pair.removed.is_(None), visibility.condition())
         .order_by(pair.id)

@@ -5,6 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, Row, select
 
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.rows.live_rows import Fields
@@ -49,6 +51,7 @@ def list_user_data(connection: Connection, visibility: Visibility, arguments: Ar
             data.params,
             accounts.c.uuid.label("accountid"),
             *owner_columns(),
+            *annotation_columns(Entity.USER_DATA),
         )
         .select_from(with_owner(user_data, data.account_id))
         .where(data.removed.is_(None), visibility.condition())

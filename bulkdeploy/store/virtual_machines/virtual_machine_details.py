@@ -22,10 +22,12 @@ from sqlalchemy import (
 )
 from sqlalchemy.dialects.postgresql import JSONB
 
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.infrastructure.topology import HostResourceState, HostState, TemplateKind, VolumeType
 from bulkdeploy.domain.virtual_machines.firmware import UEFI, BootMode
 from bulkdeploy.store.database.arrays import any_of
 from bulkdeploy.store.database.percentages import percent
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.visibility import owner_columns, with_owner
 from bulkdeploy.store.tables.accounts import users
 from bulkdeploy.store.tables.groups import instance_groups
@@ -125,6 +127,7 @@ def _minimum() -> Columns:
         func.coalesce(vm.ha_enabled, service_offerings.c.offer_ha).label("haenable"),
         _key_pair_names().label("keypairs"),
         vm.details,
+        *annotation_columns(Entity.VIRTUAL_MACHINE),
         *_boot_columns(),
     )
 

@@ -14,6 +14,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.resource_tags import VM_SNAPSHOT, add_tags
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Filters,
@@ -74,6 +75,7 @@ def _query() -> Select[Any]:
         vm.display_name.label("virtualmachinename"),
         vm.hypervisor,
         *owner_columns(),
+        *annotation_columns(Entity.VM_SNAPSHOT),
     ).select_from(
         with_owner(vm_snapshots, snapshot.account_id)
         .join(virtual_machines, vm.id == snapshot.vm_id)

@@ -5,8 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, Select, case, func, literal, select
 
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState
 from bulkdeploy.store.resource_tags import SNAPSHOT, add_tags
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Condition,
@@ -79,6 +81,7 @@ def _query() -> Select[Any]:
             zones.c.name.label("zonename"),
             snapshot.created,
             *owner_columns(),
+            *annotation_columns(Entity.SNAPSHOT),
         )
         .select_from(
             with_owner(vm_snapshots, snapshot.account_id)

@@ -5,8 +5,10 @@ from typing import Any
 
 from sqlalchemy import Connection, FromClause, Select, case, literal, select
 
+from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.infrastructure.topology import PoolScope, StorageType
 from bulkdeploy.store.resource_tags import VOLUME, add_tags
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import (
     Arguments,
     Filters,
@@ -98,6 +100,7 @@ def _query() -> Select[Any]:
         clusters.c.name.label("clustername"),
         pods.c.uuid.label("podid"),
         pods.c.name.label("podname"),
+        *annotation_columns(Entity.VOLUME),
     ).select_from(_tables())
 
 

@@ -8,7 +8,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, long, string, uuid
-from bulkdeploy.declare.response_fields import flag, large_number, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, flag, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, URL
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
@@ -31,6 +31,7 @@ IMAGE_STORE = Response(
         text("zonename", "the zone's name"),
         flag("readonly", "whether the image store is read-only"),
         large_number("disksizetotal", "the size of the image store, in bytes; absent if unknown"),
+        HAS_ANNOTATIONS,
     ),
 )
 

@@ -11,7 +11,7 @@ from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.noun import Noun, by
 from bulkdeploy.declare.parameters import boolean, long, string, uuid
-from bulkdeploy.declare.response_fields import flag, large_number, moment, text
+from bulkdeploy.declare.response_fields import HAS_ANNOTATIONS, flag, large_number, moment, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import NAME, STORAGE_URL
 from bulkdeploy.declare.value_rules import TAGS as TAGS_RULE
@@ -59,6 +59,7 @@ STORAGE_POOL = Response(
         ),
         moment("created", "the date and time at which it was added"),
         *OF_POOLS,
+        HAS_ANNOTATIONS,
     ),
 )
 

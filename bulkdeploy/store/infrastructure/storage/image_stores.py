@@ -2,6 +2,8 @@
 
 from sqlalchemy import Connection, literal, select
 
+from bulkdeploy.domain.entities import Entity
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.tables.image_stores import image_stores
@@ -35,6 +37,7 @@ def list_image_stores(connection: Connection, arguments: Arguments, paging: Pagi
             zones.c.name.label("zonename"),
             store.read_only.label("readonly"),
             store.capacity_bytes.label("disksizetotal"),
+            *annotation_columns(Entity.IMAGE_STORE),
         )
         .join(zones, zones.c.id == store.zone_id)
         .where(store.removed.is_(None))

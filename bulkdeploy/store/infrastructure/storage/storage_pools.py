@@ -11,6 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.infrastructure.storage_urls import POOL_TYPES
 from bulkdeploy.domain.infrastructure.topology import PoolScope
 from bulkdeploy.store.configuration.configurations import Configuration, read_configuration
+from bulkdeploy.store.resources.annotations import annotation_columns
 from bulkdeploy.store.rows.filters import Arguments, Condition, Filters, by_id, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.live_rows import Fields, reader
@@ -175,6 +176,7 @@ def list_storage_pools(connection: Connection, arguments: Arguments, paging: Pag
             pool_usage.c.used_bytes.label("disksizeused"),
             pool.capacity_bytes.label("capacitybytes"),
             pool.created,
+            *annotation_columns(Entity.STORAGE_POOL),
         )
         .select_from(
             storage_pools.join(zones, zones.c.id == pool.zone_id)
