@@ -23,7 +23,7 @@ def require_driver(drivers: Drivers, hypervisor: str, parameter: str, value: obj
     ``parameter`` and ``value`` are the parameter of the request that names the hypervisor; errors name them.
 
     Raises:
-        InvalidParameter: they give it none; says which setting is missing.
+        InvalidParameter: no driver is assigned to it. The error names the missing setting.
     """
     try:
         return drivers.configured_for(hypervisor)
@@ -65,7 +65,7 @@ def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, paramet
     ``parameter`` and ``value`` are the parameter of the request that needs the ability; the error names them.
 
     Raises:
-        InvalidParameter: it does not, or there is no driver.
+        InvalidParameter: the driver does not provide the ability, or there is no driver.
     """
     rule = find_missing_ability(drivers, hypervisor, ability)
     if rule is not None:
@@ -91,7 +91,8 @@ def require_device_parameters(
     ``parameter`` and ``value`` are the parameter of the request that refers to the details; the error names them.
 
     Raises:
-        InvalidParameter: it does not know one, or there is no driver; says which it knows.
+        InvalidParameter: the driver does not know a parameter, or there is no driver. The error lists the known
+            parameters.
     """
     for device in Device:
         wanted = parameters_of(device, details)

@@ -1,6 +1,6 @@
 """Checks of the details of VMs and offerings in calls.
 
-Some details must be given as another parameter; some are for root admins only.
+Some details must be given as other parameters, and some may only be given by root admins.
 """
 
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ def check_no_extra_config(details: Mapping[str, str], parameter: str) -> None:
     """Reject details whose names begin with ``extraconfig``, as CloudStack does.
 
     Raises:
-        InvalidParameter: there is such a detail.
+        InvalidParameter: a detail has such a name.
     """
     for name in details:
         if name.lower().startswith(EXTRA_CONFIG):
@@ -32,8 +32,8 @@ def check_ha_priority(caller: Caller, details: Mapping[str, str], parameter: str
     """Check the detail with the priority by which HA restarts VMs of a dead host, if it is given.
 
     Raises:
-        InvalidParameter: it is no whole number from 0 to HIGHEST_PRIORITY.
-        PermissionDenied: the caller is not a root admin; else each owner would be first.
+        InvalidParameter: the value is not a whole number from 0 to HIGHEST_PRIORITY.
+        PermissionDenied: the caller is not a root admin. Otherwise each owner could choose the highest priority.
     """
     value = details.get(HA_PRIORITY)
     if value is None:
@@ -51,9 +51,10 @@ def check_given_details(caller: Caller, details: Mapping[str, str], parameter: s
     Only root admins may set the details of disks and NICs, because a NIC's detail can name any bridge of a host.
 
     Raises:
-        InvalidParameter: one is said by parameters of deploy calls, or is extra configuration; or the priority
-            of high availability is no number that it may be.
-        PermissionDenied: one is of disks or nics, or that priority, and the caller is not a root admin.
+        InvalidParameter: a detail must be given as a parameter of deploy calls or is extra configuration, or the HA
+            priority is not valid.
+        PermissionDenied: a detail belongs to disks or NICs or is the HA priority, and the caller is not a root
+            admin.
     """
     check_no_extra_config(details, parameter)
     check_ha_priority(caller, details, parameter)

@@ -19,7 +19,7 @@ ONE = Paging(limit=1)
 
 
 def noun(entity: Entity) -> str:
-    """Return an entity's kind in words: ``storage pool``."""
+    """Return the type of an entity in words, such as ``storage pool``."""
     return entity.name.lower().replace("_", " ")
 
 
@@ -31,7 +31,7 @@ def hold(
     The lock is exclusive, for changes, or shared, for adding objects that refer to the entity.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: the entity was deleted.
     """
     row = lock_row(connection, ref, shared=shared)
     if row is None:
@@ -45,7 +45,7 @@ def hold_all(
     """Lock the rows of entities of one kind, as ``hold`` does, and return the rows by internal id.
 
     Raises:
-        InvalidParameter: one was deleted.
+        InvalidParameter: one of the entities was deleted.
     """
     rows = lock_rows(connection, refs, shared=shared)
     for ref in refs:
@@ -55,7 +55,7 @@ def hold_all(
 
 
 def given_refs(batch: Iterable[Mapping[str, Any]], parameter: str) -> list[EntityRef]:
-    """Return the references that entries of a batch name by a parameter, each once."""
+    """Return the distinct references in the parameter ``parameter`` of the entries of a batch, in order."""
     return list(dict.fromkeys(given[parameter] for given in batch if parameter in given))
 
 
@@ -75,7 +75,7 @@ def unique_name(parameter: str, name: object, what: str) -> Iterator[None]:
 
 
 def subject(kind: str, ref: EntityRef) -> Instance:
-    """Return the object that an event is about."""
+    """Return the object of an event, for the entity ``ref`` whose CloudStack type is ``kind``."""
     return Instance(kind, ref.id, ref.uuid)
 
 

@@ -1,4 +1,4 @@
-"""The creation of guest networks, by createNetwork or for an account's first VM without a network (section 8.9)."""
+"""The creation of guest networks, by createNetwork or for an account's first VM without a network."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -42,8 +42,8 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
     """Create networks and return them.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: a rule of ``network_rules`` is broken.
-        ResourceLimitExceeded: an account, or a domain above it, has all the networks that it may.
+        InvalidParameter, InvalidCombination, PermissionDenied: a network violates a rule of ``network_rules``.
+        ResourceLimitExceeded: the network limit of an account or of a domain above it would be exceeded.
         InsufficientVlans: a physical network has no VLAN left.
     """
     zones = check_zones(connection, caller, batch)
@@ -57,16 +57,15 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
 def create_default_network(connection: Connection, caller: Caller, owner: Owner, zone: EntityRef) -> bool:
     """Create the network of an account's first VM in a zone if the deployment names no network.
 
-    The network is created from the enabled offering of isolated networks whose availability is Required. Returns
-    False if there is no such offering. If another transaction has just created a network for the account, no
-    network is created.
+    The network is created from the enabled offering of isolated networks whose availability is Required. If another
+    transaction has just created a network for the account, no network is created.
 
     Returns:
-        False if there is no such offering.
+        False if there is no such offering, otherwise True.
 
     Raises:
-        ResourceLimitExceeded: the account, or a domain above it, has all the networks that it may.
-        InsufficientVlans: the physical network has no VLAN left.
+        ResourceLimitExceeded: the network limit of the account or of a domain above it would be exceeded.
+        InsufficientVlans: the physical network has no free VLAN.
     """
     offering = store.required_offering(connection)
     if offering is None:

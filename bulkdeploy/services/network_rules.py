@@ -42,8 +42,8 @@ def check_zones(connection: Connection, caller: Caller, batch: Sequence[Argument
     """Return the zones of new networks by internal id. The zones are locked until the transaction ends.
 
     Raises:
-        InvalidParameter: one was deleted, or is a Basic one that has its one guest network.
-        PermissionDenied: one is disabled, and the caller no root admin.
+        InvalidParameter: a zone was deleted, or is a Basic zone that already has its only guest network.
+        PermissionDenied: a zone is disabled, and the caller is not a root admin.
     """
     rows = store.keep_zones(connection, {given["zoneid"].id for given in batch})
     full = store.zones_with_networks(connection, rows)
@@ -69,7 +69,7 @@ def check_basic(given: Arguments, offering: OfferingFacts) -> None:
     The network must be Shared, and its addresses are added per pod (createVlanIpRange), so no range may be given.
 
     Raises:
-        InvalidParameter, InvalidCombination: it is another one, or is given addresses or a VLAN.
+        InvalidParameter, InvalidCombination: the network is not Shared, or addresses or a VLAN are given.
     """
     if offering.guest_type != GuestType.SHARED:
         raise InvalidParameter(
@@ -105,13 +105,11 @@ def require_open_offering(offering: OfferingFacts, owner: Owner, zone_id: int) -
 def check_offerings(
     connection: Connection, caller: Caller, offerings: Sequence[EntityRef]
 ) -> dict[int, OfferingFacts]:
-    """Return network offerings by internal id.
-
-    Raises an error if the caller may not create networks from an offering.
+    """Return network offerings by internal id, after checking that the caller may create networks from them.
 
     Raises:
-        InvalidParameter: one is not enabled, or not for guests.
-        PermissionDenied: Shared networks are made by root admins.
+        InvalidParameter: an offering is not enabled, or is not for guest networks.
+        PermissionDenied: an offering is for Shared networks, and the caller is not a root admin.
     """
     found = store.read_offerings(connection, {offering.id for offering in offerings})
     for offering in offerings:
@@ -129,7 +127,7 @@ def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: Ent
     """Raise InvalidParameter if a network cannot change from its present offering to this new offering.
 
     Raises:
-        InvalidParameter: it is of another type, or without a service that the network has.
+        InvalidParameter: the new offering has another network type, or lacks a service of the present offering.
     """
     if new.guest_type != present.guest_type:
         raise InvalidParameter(
@@ -149,8 +147,8 @@ def reaches_of(
     A Shared network belongs to a domain unless the request names an account. Other networks belong to an account.
 
     Raises:
-        InvalidCombination, InvalidParameter, PermissionDenied: as ``services.ownership``; ``acltype`` and what
-            it goes with.
+        InvalidCombination, InvalidParameter, PermissionDenied: the caller may not create networks for the owner, or
+        ``acltype`` does not match the other parameters.
     """
     acl_types = [_acl_type(caller, given, offerings[given["networkofferingid"].id].guest_type) for given in batch]
     of_accounts = [given for given, acl_type in zip(batch, acl_types, strict=True) if acl_type == OF_ACCOUNT]
@@ -200,9 +198,9 @@ def choose_vlans(
     the physical network's range is used. The VLAN is None if there is no such range.
 
     Raises:
-        InvalidParameter, InvalidCombination: it is missing, malformed or in use, or there is no such
-            physical network in the zone.
-        InsufficientVlans: all of the range are in use.
+        InvalidParameter, InvalidCombination: a requested VLAN is missing, malformed or in use, or the physical
+        network is not in the zone.
+        InsufficientVlans: all VLANs of the range are in use.
     """
     wanted = {one.id for one in given_refs(batch, "physicalnetworkid")}
     zone_ids = {given["zoneid"].id for given in batch}
@@ -268,10 +266,11 @@ def _vlan(
 
 
 def check_dns(servers: Mapping[str, Any], offering: OfferingFacts) -> None:
-    """Check a network's own DNS servers: IPv4 addresses, the second only beside the first, in networks with DNS.
+    """Check a network's own DNS servers.
 
     Raises:
-        InvalidParameter, InvalidCombination: they are not.
+        InvalidParameter, InvalidCombination: a server is not an IPv4 address, the second is given without the
+        first, or the offering does not have the DNS service.
     """
     given = {name: servers[name] for name in sorted(DNS_SERVERS) if servers.get(name) is not None}
     for name, server in given.items():

@@ -17,12 +17,11 @@ def lock_own(
 ) -> tuple[Row[Any], Owner]:
     """Lock an entity that the caller may use until the end of the transaction, and return its row and its owner.
 
-    ``noun`` describes the entity in error messages. Raises an error if the entity was deleted or the caller may not
-    use it.
+    ``noun`` describes the entity in error messages.
 
     Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: the entity was deleted.
+        PermissionDenied: the caller may not access the entity.
     """
     ((row, owner),) = lock_all_own(connection, caller, [ref], noun, parameter)
     return row, owner
@@ -31,7 +30,7 @@ def lock_own(
 def lock_all_own(
     connection: Connection, caller: Caller, refs: Sequence[EntityRef], noun: str, parameter: str = "id"
 ) -> list[tuple[Row[Any], Owner]]:
-    """Lock several entities of one kind as ``lock_own`` does, and return them in their order.
+    """Lock several entities of one kind as ``lock_own`` does, and return their rows and owners in order.
 
     Duplicates are allowed.
     """
@@ -61,7 +60,7 @@ def named_entity(
     """Return the entity with this name among the entities of the owner.
 
     Raises:
-        InvalidParameter: the owner has none of this name, or there is no such owner.
+        InvalidParameter: the owner has no entity with this name, or there is no such owner.
         PermissionDenied: the caller may not act for that owner.
     """
     owner = resolve_owner(connection, caller, named.account, named.domain_id, named.project_id)

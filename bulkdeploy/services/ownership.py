@@ -1,7 +1,7 @@
 """The permissions of callers on objects of accounts (cloudstack-protocol.md 1.8, 5.3) (one file: all owner checks).
 
-Root admins may everything; domain and resource admins what belongs to their domain and the
-domains below; everybody what belongs to their own account and to projects they are members of.
+Root admins may access all objects. Domain admins and resource admins may access objects of their domain and its
+subdomains. All callers may access objects of their own account and of projects to which they belong.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -60,7 +60,7 @@ def visibility(connection: Connection, caller: Caller, requested: OwnerParameter
 
     Raises:
         InvalidCombination: ``account`` and ``project`` together.
-        InvalidParameter: no such account or project.
+        InvalidParameter: there is no such account or project.
         PermissionDenied: the domain, account or project is outside the caller's reach.
     """
     lineage = None if requested.domain is None else require_domain(connection, caller, requested.domain)
@@ -98,10 +98,10 @@ def resolve_owner(
     domain without an account must be the caller's own domain. This does not check whether the account is enabled.
 
     Raises:
-        InvalidCombination: account without domain, or another domain than the caller's without account or project,
-            or account and project.
-        InvalidParameter: no such account or project, or the project is in another domain.
-        PermissionDenied: the caller may not create for it.
+        InvalidCombination: an account without a domain is given, or another domain than the caller's without
+            account or project, or both an account and a project.
+        InvalidParameter: there is no such account or project, or the project is in another domain.
+        PermissionDenied: the caller may not create objects for this account.
     """
     named = NamedOwner(account_name, domain_id, project_id)
     return resolve_owners(connection, caller, [named])[named]
@@ -144,8 +144,8 @@ def lock_owner(connection: Connection, caller: Caller, named: NamedOwner) -> Own
     The account is locked, so that it cannot be deleted before the transaction ends.
 
     Raises:
-        InvalidCombination, InvalidParameter, PermissionDenied: as ``resolve_owner``; PermissionDenied also where
-            the account is disabled, locked or was deleted.
+        InvalidCombination, InvalidParameter, PermissionDenied: under the same conditions as ``resolve_owner``;
+        PermissionDenied also if the account is disabled, is locked or was deleted.
     """
     (owner,) = _lock_named(connection, caller, [named])
     return owner
@@ -155,7 +155,7 @@ def lock_owners(connection: Connection, caller: Caller, batch: Iterable[Mapping[
     """Return the owner of each of many new objects (``named_owner_of``), locked as by ``lock_owner``, in order.
 
     Raises:
-        InvalidCombination, InvalidParameter, PermissionDenied: as ``lock_owner``.
+        InvalidCombination, InvalidParameter, PermissionDenied: under the same conditions as ``lock_owner``.
     """
     return _lock_named(connection, caller, [named_owner_of(given) for given in batch])
 
@@ -174,7 +174,10 @@ def _lock_named(connection: Connection, caller: Caller, named: Sequence[NamedOwn
 
 
 def as_found_by_id(connection: Connection, caller: Caller) -> Visibility:
-    """Return the visibility of a list call by id, for responses that contain an object that was just changed."""
+    """Return the visibility for reading an object by its id.
+
+    It is used for the response of a call that has just changed the object.
+    """
     return visibility(connection, caller, OwnerParameters(by_id=True))
 
 
@@ -190,20 +193,21 @@ def may_access(connection: Connection, caller: Caller, owner: Owner) -> bool:
 
 
 def require_access(connection: Connection, caller: Caller, account_id: int, what: str) -> Owner:
-    """Return the owner with this internal account id.
+    """Return the owner with this internal account id, if the caller may access the owner's objects.
 
     Raises:
-        PermissionDenied: not the caller's to touch; ``what`` names the thing in the text.
+        PermissionDenied: the caller may not access them. The error's text contains ``what``, the accessed object.
     """
     return require_all_access(connection, caller, {what: account_id})[what]
 
 
 def require_all_access(connection: Connection, caller: Caller, account_ids: Mapping[str, int]) -> dict[str, Owner]:
-    """Return the owners with these internal account ids.
+    """Return the owners with these internal account ids, by the same keys.
 
-    Raises PermissionDenied if the caller may not use their objects.
+    The keys of ``account_ids`` are the objects' descriptions in error messages.
 
-    Keys are the objects' descriptions in error messages.
+    Raises:
+        PermissionDenied: the caller may not access the objects of one of the accounts.
     """
     found = owners.owners_by_id(connection, set(account_ids.values()))
     for what, account_id in account_ids.items():
@@ -220,8 +224,8 @@ def require_same_owner(
     ``account_ids`` are the owners of the objects. None is the owner of an object that belongs to a domain.
 
     Raises:
-        InvalidCombination, InvalidParameter: as ``resolve_owner``.
-        PermissionDenied: it is another owner, or one that the caller may not act for.
+        InvalidCombination, InvalidParameter: under the same conditions as ``resolve_owner``.
+        PermissionDenied: an object has another owner, or the caller may not act for the named owner.
     """
     if named == NO_OWNER:
         return
@@ -234,10 +238,10 @@ def require_open_zones(connection: Connection, uses: Iterable[tuple[Owner, int, 
     """Raise PermissionDenied if an owner may not use one of its zones.
 
     ``uses`` are triples of an owner and the internal id and uuid of a zone. A zone can be restricted to a domain
-    and the domains below it. Root admins may use all zones.
+    and its subdomains. Root admins may use all zones.
 
     Raises:
-        PermissionDenied: one is kept to another domain.
+        PermissionDenied: a zone is restricted to another domain.
     """
     bound = [use for use in uses if not use[0].is_root_admin]
     kept = private_zones(connection, {zone_id for _, zone_id, _ in bound}) if bound else {}
@@ -255,18 +259,18 @@ def closed_zone(owner: Owner, zone: str) -> PermissionDenied:
 
 
 def require_domain(connection: Connection, caller: Caller, domain: EntityRef) -> str:
-    """Return the lineage of a domain. Raises an error if the caller may not name the domain.
+    """Return the lineage of a domain that the caller may name.
 
-    Users may name their own domain, and admins also the domains below it.
+    Callers may name their own domain, and admins also its subdomains.
 
     Raises:
-        PermissionDenied: any other domain.
+        PermissionDenied: the caller may not name the domain.
     """
     return require_domains(connection, caller, [domain])[domain.id]
 
 
 def require_domains(connection: Connection, caller: Caller, domains: Iterable[EntityRef]) -> dict[int, str]:
-    """Return the lineages of domains that the caller may name, by internal id; see ``require_domain``."""
+    """Return the lineages of domains that the caller may name, by internal id, as ``require_domain`` does."""
     places = owners.domain_places(connection, {domain.id for domain in domains})
     for uuid, lineage in places.values():
         _require_lineage(caller, lineage, uuid)
@@ -305,11 +309,11 @@ def _of_projects(
 
 
 def project_owner(connection: Connection, caller: Caller, project_id: int) -> Owner:
-    """Return the account behind a project that the caller may act in.
+    """Return the account that owns the objects of a project in which the caller may act.
 
     Raises:
         InvalidParameter: there is no such project.
-        PermissionDenied: the caller is not a member, nor an admin above it.
+        PermissionDenied: the caller is neither a member of the project nor an admin above it.
     """
     owner = owners.project_owner(connection, project_id)
     if owner is None:
@@ -331,19 +335,19 @@ def _project_owner_in(connection: Connection, caller: Caller, project_id: int, d
 
 
 def owning_caller(connection: Connection, account_id: int) -> Caller:
-    """Return the system's user in the name of an account, with a user's rights."""
+    """Return a caller for actions of the service in the name of an account, with the rights of a user."""
     owner = owners.owners_by_id(connection, [account_id])[account_id]
     return replace(default_admin(connection), owner=owner, role_type=RoleType.USER)
 
 
 def named_account(connection: Connection, caller: Caller, name: str, domain: EntityRef | None) -> Owner:
-    """Return the account of a list's ``account`` parameter; without a domain the caller's is meant.
+    """Return the account that the ``account`` parameter of a list names, in ``domain`` or the caller's domain.
 
-    The caller's right to the domain has been checked (``require_domain``).
+    The caller's right to use the domain has been checked before (``require_domain``).
 
     Raises:
         InvalidParameter: there is no such account.
-        PermissionDenied: a user names an account that is not its own.
+        PermissionDenied: the caller is a user and names another account than its own.
     """
     (owner,) = named_accounts(connection, caller, [(name, domain)])
     return owner
@@ -352,7 +356,7 @@ def named_account(connection: Connection, caller: Caller, name: str, domain: Ent
 def named_accounts(
     connection: Connection, caller: Caller, named: Sequence[tuple[str, EntityRef | None]]
 ) -> list[Owner]:
-    """``named_account`` for many, in their order."""
+    """Return the accounts of several pairs of name and domain, in order, as ``named_account`` does for one."""
     own = (caller.owner.domain_id, caller.owner.domain_uuid)
     places = [(name, *(own if domain is None else (domain.id, domain.uuid))) for name, domain in named]
     for name, domain_id, _ in places:

@@ -15,7 +15,7 @@ NOBODY = "$argon2id$v=19$m=65536,t=3,p=4$7sRvQW4Yw4pSmB8lPq6cWg$8oF7J1pWcXcW9b1y
 
 
 def hash_password(password: str) -> str:
-    """Return the hash of a password that is stored."""
+    """Return the argon2id hash of a password, in the form in which it is stored."""
     return PasswordHasher().hash(password)
 
 

@@ -34,13 +34,16 @@ class PlanWanted:
 
 @dataclass(frozen=True, slots=True)
 class MovePlan:
-    """A plan, shown or to be applied."""
+    """The planned moves of VMs, and the index under which the plan is stored (0 if it is not stored)."""
 
     index: int
     moves: Sequence[VmMove]
 
     def hosts(self) -> list[tuple[int, int, int]]:
-        """Return the VM, the host and the turn of each planned move that has a host, for the job's parameters."""
+        """Return the moves that have a destination, as job parameters.
+
+        Each entry consists of the VM, the destination and the position in the order of moves.
+        """
         return [(move.vm_id, move.to_host_id, move.turn) for move in self.moves if move.to_host_id is not None]
 
 
@@ -60,7 +63,8 @@ def plan_moves(
 
     Raises:
         InvalidParameter: there is no such plan, or another call was planned.
-        PlanStale: a VM is elsewhere by now, or its host does not take it any more; root admins are told which.
+        PlanStale: a VM has moved since, or cannot run on its planned host any more; only root admins get the
+            details.
     """
     if wanted.index is None:
         tried = try_moves(connection, moves, way)
@@ -90,8 +94,8 @@ def moves_off(
     Returns None if each job must choose its own destination.
 
     Raises:
-        InvalidParameter, PlanStale: as ``plan_moves``.
-        ResourceUnavailable: allocators are to choose, and none did.
+        InvalidParameter, PlanStale: under the same conditions as ``plan_moves``.
+        ResourceUnavailable: only allocator programs may choose hosts, and no allocator chose one.
     """
     vms = running_vms_on(connection, host_id)
     chosen = None
@@ -149,14 +153,14 @@ def _moved(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, Vm
 
 
 def _came(connection: Connection, planned: set[int], host_id: int) -> list[str]:
-    """Return a text for each VM that came to the host after the plan was made."""
+    """Return a text for each VM that is on the host now and is not part of the plan."""
     new = set(running_vms_on(connection, host_id)) - planned
     vms = vm_places(connection, sorted(new))
     return [f"virtual machine {vm.name} is on the host by now" for vm in vms.values()]
 
 
 def _refused(connection: Connection, moves: Sequence[VmMove], vms: Mapping[int, VmPlace]) -> list[str]:
-    """Return the VMs that cannot run on their planned hosts any more."""
+    """Return a text for each VM that cannot run on its planned host any more."""
     names = names_of(connection, "host", sorted({move.to_host_id for move in moves if move.to_host_id is not None}))
     return [
         f"host {names.get(move.to_host_id or 0)} does not take virtual machine {vms[move.vm_id].name} by now:"

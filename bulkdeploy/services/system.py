@@ -1,4 +1,4 @@
-"""The objects that the API processes work with, created once per process by ``wiring``."""
+"""The objects that API processes use, created once per process by ``wiring``."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -19,10 +19,10 @@ PASSWORD_THREADS, WATCHING_THREADS = 2, 2
 
 
 class Cipher(Protocol):
-    """Encrypts secrets that must be read again (API secret keys)."""
+    """A cipher for secrets that must be readable again, such as API secret keys."""
 
     def encrypt(self, secret: str) -> bytes:
-        """Return the secret, unreadable at rest."""
+        """Encrypt a secret and return the encrypted bytes."""
 
     def decrypt(self, token: bytes) -> str:
         """Decrypt an encrypted secret and return it."""
@@ -55,5 +55,5 @@ class System:
 
     @property
     def reading(self) -> Engine:
-        """The engine of reading calls: ``reader``, or ``engine`` if there is none."""
+        """The engine for calls that only read: ``reader``, or ``engine`` if there is no reader."""
         return self.engine if self.reader is None else self.reader

@@ -30,7 +30,7 @@ ANY_STATE = tuple(state.value for state in VmState)
 
 @dataclass(frozen=True, slots=True)
 class RemovedAccounts:
-    """Accounts that were removed, and whether VMs of theirs are still to be expunged."""
+    """The ids of removed accounts, and whether some of their VMs must still be expunged."""
 
     ids: Sequence[int]
     have_vms: bool
@@ -95,8 +95,8 @@ def stopping_job(
 ) -> JobTicket:
     """Return the job of a call that disabled an account or suspended a project.
 
-    The job ends when the jobs ``stops`` have ended. Without ``stops`` it has already succeeded. ``shown`` is the
-    key and the object of its result.
+    The job ends when the jobs ``stops`` have ended. Without ``stops`` it has already succeeded. ``shown`` has the
+    key and the object of the job's result.
     """
     if not stops:
         return done_with_object(connection, caller, cmd, *shown, instance)

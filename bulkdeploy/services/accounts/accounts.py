@@ -1,6 +1,6 @@
 """Operations on accounts: create, update, enable, disable, lock and delete.
 
-Lock order: the domain's row, the account's, its users', and then as ADR 5 has it.
+Lock order: the domain's row, the account's row, the rows of its users, and then the order of ADR 5.
 """
 
 from collections.abc import Mapping, Sequence
@@ -61,9 +61,9 @@ def create_accounts(
     No users are created: a separate call adds users to the accounts.
 
     Raises:
-        InvalidCombination: neither a role nor an account type.
-        InvalidParameter: no such type or role; a name that is taken; a deleted domain.
-        PermissionDenied: a domain, or the rights of a role, are not the caller's to give.
+        InvalidCombination: neither a role nor an account type is given.
+        InvalidParameter: there is no such type or role, a name is already used, or a domain was deleted.
+        PermissionDenied: the caller may not access a domain, or lacks rights of a role.
     """
     require_domains(connection, caller, given_refs(batch, "domainid"))
     domain_ids = [given["domainid"].id if "domainid" in given else caller.owner.domain_id for given in batch]
@@ -93,7 +93,8 @@ def account_of(connection: Connection, caller: Caller, apis: Apis, requested: Ac
     """Lock and return the account that a call names by id, or by name and domain.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to change.
+        InvalidParameter, InvalidCombination, PermissionDenied: under the same conditions as
+        ``authority.lock_administered``.
     """
     _, row = lock_administered(connection, caller, requested, apis)
     return EntityRef(Entity.ACCOUNT, row.id, row.uuid, row.name)
@@ -103,9 +104,9 @@ def update_accounts(connection: Connection, caller: Caller, apis: Apis, changes:
     """Change the names, roles, network domains or states of accounts. No VM is stopped.
 
     Raises:
-        InvalidParameter: a name that is taken; a deleted role; the role or state of the default admin's account, or
-            of the caller's own.
-        PermissionDenied: an account, or the rights of a role, are not the caller's to give.
+        InvalidParameter: a name is already used, a role was deleted, or the call would change the role or state of
+            the default admin's account or of the caller's own account.
+        PermissionDenied: the caller may not administer an account, or lacks rights of a role.
     """
     requested = [AccountParameters(account) for account, _ in changes]
     locked = lock_all_administered(connection, caller, requested, apis)
@@ -134,7 +135,8 @@ def enable_account(
     """Enable an account and return the fields of the account.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: it is not the caller's to enable.
+        InvalidParameter, InvalidCombination, PermissionDenied: under the same conditions as
+        ``authority.lock_administered``.
     """
     return _set_state(connection, caller, apis, requested, AccountState.ENABLED)
 
@@ -145,7 +147,7 @@ def lock_account(
     """Lock an account and return the fields of the account. The VMs of the account keep running.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied: as for ``disable_account``.
+        InvalidParameter, InvalidCombination, PermissionDenied: under the same conditions as ``disable_account``.
     """
     return _set_state(connection, caller, apis, requested, AccountState.LOCKED)
 
@@ -165,8 +167,8 @@ def disable_account(
     ``lock`` is true, the account is locked, its VMs keep running, and the job has already ended.
 
     Raises:
-        InvalidParameter: it is the default admin's account or the caller's own.
-        InvalidCombination, PermissionDenied: it is not the caller's to disable.
+        InvalidParameter: the account is the default admin's account or the caller's own.
+        InvalidCombination, PermissionDenied: under the same conditions as ``authority.lock_administered``.
     """
     state = AccountState.LOCKED if lock else AccountState.DISABLED
     owner, row = lock_administered(connection, caller, requested, apis)
@@ -184,8 +186,8 @@ def delete_accounts(
     """Delete accounts with everything that they own. Their users can no longer log in.
 
     Raises:
-        InvalidParameter: one is the default admin's account or the caller's own, or was deleted.
-        PermissionDenied: one is not the caller's to delete.
+        InvalidParameter: one of the accounts is the default admin's or the caller's own account, or was deleted.
+        PermissionDenied: the caller may not delete one of the accounts.
         ResourceInUse: a project would be left without an account that manages it.
     """
     locked = lock_all_administered(connection, caller, [AccountParameters(ref) for ref in refs], apis)

@@ -1,6 +1,6 @@
-"""Limits on the number of API calls of an account per interval.
+"""Limits on the number of API calls of an account per interval. Root admins are exempt.
 
-Source: CloudStack's rate limit (cloudstack-protocol.md 1.7); root admins are exempt.
+Source: CloudStack's rate limit (cloudstack-protocol.md 1.7).
 """
 
 from sqlalchemy import Connection

@@ -1,7 +1,7 @@
 """Permission checks for the administration of users. Callers can neither grant nor take over rights that they lack.
 
-A caller who can set a user's password or keys, or choose an account's role, could act with those rights; so all
-such calls ask here. Source: CloudStack's checks against role escalation.
+A caller who can set a user's password or keys, or choose an account's role, could act with the rights of this user
+or role. Therefore all such calls use these checks. Source: CloudStack's checks against role escalation.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,8 @@ class AccountParameters:
 def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> None:
     """Raise PermissionDenied if ``rights`` permit anything that the caller's rights do not permit.
 
-    ``what`` describes the owner of the rights in the error message.
-
     Raises:
-        PermissionDenied: they may not; ``what`` says who has the rights.
+        PermissionDenied: the caller lacks a right. The error's text contains ``what``, the owner of the rights.
     """
     beyond = rights.beyond(caller.rights, apis)
     if beyond is not None:
@@ -50,9 +48,9 @@ def lock_administered(
     account is locked before the account.
 
     Raises:
-        InvalidCombination: it is not said which account.
-        InvalidParameter: there is none, or it was deleted, or stands behind a project.
-        PermissionDenied: it is outside the caller's domains, or has rights that the caller has not.
+        InvalidCombination: neither an id nor a name of an account is given.
+        InvalidParameter: there is no such account, it was deleted, or it is the account of a project.
+        PermissionDenied: the account is outside the caller's domains, or has rights that the caller lacks.
     """
     ((owner, row),) = lock_all_administered(connection, caller, [requested], apis)
     return owner, row
@@ -61,7 +59,10 @@ def lock_administered(
 def lock_all_administered(
     connection: Connection, caller: Caller, requested: Sequence[AccountParameters], apis: Apis
 ) -> list[tuple[Owner, Row[Any]]]:
-    """``lock_administered`` for many, in their order: all domains are locked, and then all accounts."""
+    """Lock several accounts and return their owners and rows in order, as ``lock_administered`` does for one.
+
+    All domains are locked first, and then all accounts.
+    """
     owners = _named(connection, caller, list(dict.fromkeys(requested)))
     lock_domains(connection, {owner.domain_id for owner in owners.values()})
     rows = lock_accounts(connection, {owner.account_id for owner in owners.values()})
@@ -84,7 +85,8 @@ def require_administered(caller: Caller, owner: Owner, rights: Rights, apis: Api
     of the account's ``rights``.
 
     Raises:
-        PermissionDenied: anybody else; ``what`` says what of the account the caller named.
+        PermissionDenied: the caller may not administer the account. The error's text contains ``what``, the object
+            of the account that the caller named.
     """
     if owner.account_id == caller.owner.account_id:
         return

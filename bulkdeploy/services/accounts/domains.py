@@ -30,8 +30,8 @@ def create_domains(connection: Connection, caller: Caller, batch: Sequence[Argum
     """Create domains, each below its given parent domain, or below the caller's domain if no parent is given.
 
     Raises:
-        InvalidParameter: a name that is taken, or a parent that was deleted.
-        PermissionDenied: a parent is outside the caller's reach.
+        InvalidParameter: a name is already used, or a parent domain was deleted.
+        PermissionDenied: a parent is neither the caller's domain nor one of its subdomains.
     """
     require_domains(connection, caller, given_refs(batch, "parentdomainid"))
     wanted = [
@@ -57,8 +57,8 @@ def update_domains(connection: Connection, caller: Caller, changes: Sequence[Cha
     """Change the names or network domains of domains. An empty text removes the network domain.
 
     Raises:
-        InvalidParameter: a name that is taken, ROOT's name, or a domain that was deleted.
-        PermissionDenied: a domain is outside the caller's reach.
+        InvalidParameter: a name is already used, ROOT would be renamed, or a domain was deleted.
+        PermissionDenied: the caller may not access a domain.
     """
     domains.lock_parents(connection, [ref.id for ref, given in changes if "name" in given])
     locked = _lock_all(connection, caller, [ref for ref, _ in changes])
@@ -79,9 +79,9 @@ def delete_domains(
     If ``cleanup`` is true, the domains below them and everything that their accounts own are deleted, too.
 
     Raises:
-        InvalidParameter: one was deleted already, or is ROOT.
-        PermissionDenied: one is outside the caller's reach, or the caller's own.
-        ResourceInUse: without ``cleanup``, something is in one.
+        InvalidParameter: one of the domains was deleted already, or is ROOT.
+        PermissionDenied: the caller may not access a domain, or a domain is the caller's own.
+        ResourceInUse: ``cleanup`` is false and a domain is not empty.
     """
     domain_ids = domains.lock_domains_below(connection, require_domains(connection, caller, refs).values())
     locked = _lock_all(connection, caller, refs)

@@ -1,8 +1,7 @@
 """Limits on password attempts, counted before the password is checked.
 
-Attempts are counted by user and address, and by address.
-
-No thread waits here: the answer says for how long to wait, so a guesser holds nothing.
+Attempts are counted per pair of user and address, and per address. No thread waits because of a limit: the response
+tells how long the client must wait, so an attacker cannot block threads.
 """
 
 from dataclasses import dataclass
@@ -44,7 +43,7 @@ class Attempt:
 
     @property
     def source(self) -> str | None:
-        """The address as a subject of attempts."""
+        """The key under which attempts from this address are counted, or None if the attempt has no address."""
         return None if self.address is None else f"address {source_of(self.address)}"
 
 
@@ -54,8 +53,8 @@ def admit(system: System, attempt: Attempt) -> LoginDelayed | None:
     The attempt counts as a failure until ``succeed`` is called.
 
     Returns:
-        What to answer if the password is wrong, although the attempt comes too early: it comes from an address that
-        the user has logged in from before, so the correct password is accepted. None: there is no delay.
+        The error to return if the password is wrong, although the attempt comes too early: the user has logged in
+        from this address before, so the correct password is accepted. None if there is no delay.
 
     Raises:
         LoginDelayed: too many attempts failed before this one; the password must not be checked.

@@ -1,6 +1,7 @@
-"""Invitations to projects: an account joins a project by accepting one, if ``project.invite.required`` is true.
+"""Invitations to projects. If ``project.invite.required`` is true, an account joins a project by an invitation.
 
-Lock order: the rows of ``services.accounts.projects``, the invitation's, and then the row of the project's role.
+Lock order: the rows of ``services.accounts.projects``, the invitation's row, and then the row of the project's
+role.
 """
 
 from typing import Any
@@ -26,7 +27,7 @@ TIMEOUT = "project.invite.timeout"
 
 
 def timeout_s(connection: Connection) -> int:
-    """Return the seconds in which an invitation can be accepted."""
+    """Return the number of seconds after which an invitation expires."""
     return read_configuration(connection).number(TIMEOUT)
 
 
@@ -39,9 +40,9 @@ def answer_invitation(
     used.
 
     Raises:
-        InvalidParameter: there is no such account or pending invitation; or the invitation is to be accepted, and
-            has expired or promises a role that was deleted.
-        PermissionDenied: the account is outside the caller's reach.
+        InvalidParameter: there is no such account or pending invitation, or an accepted invitation has expired or
+            contains a role that was deleted.
+        PermissionDenied: the caller may not act for the account.
     """
     lock_domain(connection, projects.domains_of(connection, [ref.id])[ref.id])
     project = projects.lock_projects(connection, [ref.id]).get(ref.id)
@@ -76,7 +77,7 @@ def delete_invitation(connection: Connection, caller: Caller, ref: EntityRef) ->
 
     Raises:
         InvalidParameter: the invitation was deleted.
-        PermissionDenied: the project is not the caller's to manage.
+        PermissionDenied: the caller does not manage the project.
     """
     found = store.project_of(connection, ref.id)
     if found is None:

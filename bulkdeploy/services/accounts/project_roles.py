@@ -40,7 +40,7 @@ def create_project_role(
 
     Raises:
         InvalidParameter: the project was deleted, has a role of this name, or has ``MOST_ROLES`` roles.
-        PermissionDenied: the project is not the caller's to manage.
+        PermissionDenied: the caller does not manage the project.
     """
     row = lock_managed(connection, caller, project, "projectid")
     _check_name(connection, row, name)
@@ -58,8 +58,8 @@ def update_project_role(
     """Change the name or the description of a role.
 
     Raises:
-        InvalidParameter: the role is not one of the project, or another one has the name.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: the project does not have the role, or another role has the name.
+        PermissionDenied: the caller does not manage the project.
     """
     row, role = _lock_role(connection, caller, project, ref, "id")
     name = given.get("name")
@@ -74,8 +74,8 @@ def delete_project_role(connection: Connection, caller: Caller, project: EntityR
     """Delete a role that no member of the project has and no pending invitation promises.
 
     Raises:
-        InvalidParameter: the role is not one of the project.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: the project does not have the role.
+        PermissionDenied: the caller does not manage the project.
         ResourceInUse: a member has the role, or gets the role by accepting an invitation.
     """
     row, role = _lock_role(connection, caller, project, ref, "id")
@@ -96,8 +96,9 @@ def create_project_rule(
     """Append a rule to the rules of a project role, and return the fields of the rule.
 
     Raises:
-        InvalidParameter: the role is not one of the project, or has the rule or ``MOST_RULES`` rules already.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: the project does not have the role, or the role already has the rule or ``MOST_RULES``
+            rules.
+        PermissionDenied: the caller does not manage the project.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
     rule_id = add_rule(connection, role, rule, change_command="updateProjectRolePermission", most=MOST_RULES)
@@ -112,8 +113,8 @@ def set_project_permission(
     """Change whether a rule allows or denies.
 
     Raises:
-        InvalidParameter: the rule is not one of the role, or the role not one of the project.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: the role does not have the rule, or the project does not have the role.
+        PermissionDenied: the caller does not manage the project.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
     change_permission(connection, role, rule, permission, "projectrolepermissionid")
@@ -128,7 +129,7 @@ def order_project_rules(
 
     Raises:
         InvalidParameter: the order does not contain each rule of the role once.
-        PermissionDenied: the project is not the caller's to manage.
+        PermissionDenied: the caller does not manage the project.
     """
     row, role = _lock_role(connection, caller, project, ref, "projectroleid")
     change_order(connection, role, order)
@@ -140,8 +141,8 @@ def delete_project_rule(connection: Connection, caller: Caller, project: EntityR
     """Delete a rule of a role of a project.
 
     Raises:
-        InvalidParameter: the rule is not one of a role of the project.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: no role of the project has the rule.
+        PermissionDenied: the caller does not manage the project.
     """
     row = lock_managed(connection, caller, project, "projectid")
     role_id = roles.role_of_rule(connection, rule.id)

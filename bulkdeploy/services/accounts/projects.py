@@ -57,9 +57,9 @@ class NewProject:
     """A project to create.
 
     Attributes:
-        account: the name of the account that manages it; None: the caller's.
-        domain: the domain of that account, and of the project.
-        manager: the account that manages it, by id instead of by name.
+        account: the name of the account that manages the project; if None, the caller's account does.
+        domain: the domain of that account and of the project.
+        manager: the account that manages the project, by id instead of by name.
     """
 
     name: str
@@ -74,10 +74,10 @@ class Membership:
     """The membership of an account in a project, existing or requested.
 
     Attributes:
-        account: its name in the project's domain.
+        account: the name of the account, which is in the project's domain.
         role: Admin or Regular.
-        swap: it is to be the only Admin.
-        project_role: the role of the project that restricts it.
+        swap: whether the account becomes the only Admin of the project.
+        project_role: the project role that restricts the account, or None.
     """
 
     account: str
@@ -90,9 +90,9 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
     """Create a project with its own account. The returned ticket contains the ids of the job and the project.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, no such account.
-        PermissionDenied: users may make none, or the account is not the caller's.
-        ResourceLimitExceeded: the account or a domain above may have no more.
+        InvalidParameter: the name is already used or not valid, or there is no such account.
+        PermissionDenied: users may not create projects, or the caller may not act for the account.
+        ResourceLimitExceeded: the project limit of the account or of a domain above it would be exceeded.
     """
     check_name("name", requested.name)
     if caller.role_type is RoleType.USER and not read_configuration(connection).flag("allow.user.create.projects"):
@@ -158,8 +158,9 @@ def update_project(
     Parameters that are None are not changed.
 
     Raises:
-        InvalidParameter: a name that is taken or not possible, no such account, no account left to manage it.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: the name is already used or not valid, there is no such account, or no account would be
+            left to manage the project.
+        PermissionDenied: the caller does not manage the project.
     """
     if name is not None:
         check_name("name", name)
@@ -188,7 +189,7 @@ def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: 
 
     Raises:
         InvalidParameter: there is no such account, or no such role of the project.
-        PermissionDenied: the project is not the caller's to manage.
+        PermissionDenied: the caller does not manage the project.
     """
     project = lock_managed(connection, caller, ref, "projectid")
     account = _account_in(connection, project, member.account)
@@ -212,8 +213,8 @@ def delete_account(connection: Connection, caller: Caller, ref: EntityRef, accou
     """Remove an account from a project. The project's VMs and other resources are not changed.
 
     Raises:
-        InvalidParameter: it is not in the project, or no account would be left to manage it.
-        PermissionDenied: the project is not the caller's to manage.
+        InvalidParameter: the account is not in the project, or no account would be left to manage the project.
+        PermissionDenied: the caller does not manage the project.
     """
     project = lock_managed(connection, caller, ref, "projectid")
     owner = _account_in(connection, project, account)
@@ -235,7 +236,7 @@ def set_state(
 
     Raises:
         InvalidParameter: the project was deleted.
-        PermissionDenied: it is not the caller's to manage.
+        PermissionDenied: the caller does not manage the project.
     """
     project = lock_managed(connection, caller, ref)
     projects.update_project(connection, project.id, {"state": ACTIVE if active else SUSPENDED})
@@ -257,9 +258,9 @@ def delete_projects(
     """Delete projects. If ``cleanup`` is true, everything that the projects own is deleted, too.
 
     Raises:
-        InvalidParameter: one was deleted already.
-        PermissionDenied: one is not the caller's to manage.
-        ResourceInUse: without ``cleanup``, one owns something.
+        InvalidParameter: one of the projects was deleted already.
+        PermissionDenied: the caller does not manage one of the projects.
+        ResourceInUse: ``cleanup`` is false and a project owns objects.
     """
     locked = _lock_all(connection, caller, refs)
     account_ids = [project.account_id for project in locked]
@@ -285,7 +286,7 @@ def lock_managed(connection: Connection, caller: Caller, ref: EntityRef, paramet
 
     Raises:
         InvalidParameter: the project was deleted.
-        PermissionDenied: the project is not the caller's to manage.
+        PermissionDenied: the caller does not manage the project.
     """
     return _lock_all(connection, caller, [ref], parameter)[0]
 
@@ -293,7 +294,7 @@ def lock_managed(connection: Connection, caller: Caller, ref: EntityRef, paramet
 def _lock_all(
     connection: Connection, caller: Caller, refs: Sequence[EntityRef], parameter: str = "id"
 ) -> list[Row[Any]]:
-    """Projects that are the caller's to manage; their domains and then the projects are locked."""
+    """Lock projects that the caller manages, after their domains, and return their rows in order."""
     ids = [ref.id for ref in refs]
     lock_domains(connection, set(projects.domains_of(connection, ids).values()))
     locked = projects.lock_projects(connection, ids)

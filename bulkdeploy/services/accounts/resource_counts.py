@@ -25,8 +25,8 @@ def update_resource_count(
     For a domain, the domain's own counts are returned.
 
     Raises:
-        InvalidParameter: no such resource type, account or project.
-        PermissionDenied: the account, project or domain is outside the caller's reach.
+        InvalidParameter: there is no such resource type, account or project.
+        PermissionDenied: the caller may not access the account, project or domain.
     """
     kinds = COUNTED if resource_type is None else (_counted(resource_type),)
     holder = _holder(connection, caller, requested)

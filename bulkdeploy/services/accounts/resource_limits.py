@@ -50,7 +50,7 @@ MOST_GIB = MOST // gib_to_bytes(1)
 
 @dataclass(frozen=True, slots=True)
 class HolderParameters:
-    """The holder of limits that a call is about, as given."""
+    """The parameters of a call that name the account, the project or the domain whose limits it reads or sets."""
 
     account: str | None = None
     domain: EntityRef | None = None
@@ -66,8 +66,8 @@ def list_resource_limits(
     domain, the limits of the caller's account are returned.
 
     Raises:
-        InvalidParameter: no such account or project.
-        PermissionDenied: the account, project or domain is outside the caller's reach.
+        InvalidParameter: there is no such account or project.
+        PermissionDenied: the caller may not access the account, project or domain.
     """
     if requested.domain is not None:
         require_domain(connection, caller, requested.domain)
@@ -99,10 +99,11 @@ def set_resource_limits(connection: Connection, caller: Caller, batch: Sequence[
     call are written, so one call may raise both.
 
     Raises:
-        InvalidCombination: whose limit it is, is not said or said twice.
-        InvalidParameter: no such account or project; an amount above what the parent domain has, or any limit for
-            a root admin account or the ROOT domain.
-        PermissionDenied: not the caller's to set: admins below root set limits only below themselves.
+        InvalidCombination: the holder of a limit is not given or given twice.
+        InvalidParameter: there is no such account or project, an amount exceeds the limit of the parent domain, or
+            a limit is for a root admin account or the ROOT domain.
+        PermissionDenied: the caller may not set the limit. Admins other than root admins may set limits only in
+            subdomains of their domain.
     """
     holders = _holders(connection, caller, list(dict.fromkeys(one.requested for one in batch)))
     for holder in holders.values():
@@ -127,10 +128,12 @@ def _event(holder: LimitHolder, limit: NewLimit) -> Happened:
 
 
 def check_project_limits(connection: Connection, owner: Owner) -> None:
-    """Check the limits of a new project against its account and the domains above. The owner's domain is locked.
+    """Check that the limits of the account and of the domains above it allow one more project.
+
+    The caller has locked the owner's domain.
 
     Raises:
-        ResourceLimitExceeded: names the first limit that would be passed.
+        ResourceLimitExceeded: names the first limit that would be exceeded.
     """
     for (kind, holder), limits in effective_limit_rows(connection, owner).items():
         most, used = limits[ResourceType.PROJECT], count_projects(connection, kind, holder)
@@ -152,7 +155,7 @@ def limit_of_call(arguments: Arguments) -> NewLimit:
     A call without ``max`` removes the limit.
 
     Raises:
-        InvalidParameter: no such resource type, an amount below -1.
+        InvalidParameter: there is no such resource type, or the amount is below -1.
     """
     number, most = arguments["resourcetype"], arguments.get("max", UNLIMITED)
     try:
@@ -177,7 +180,7 @@ def limit_of_entry(values: Arguments) -> NewLimit:
     """Return the limit in a zone file's entry: ``unlimited``, a size of memory or storage, or a number of objects.
 
     Raises:
-        InvalidParameter: a size of what has none, or the other way round.
+        InvalidParameter: a size is given for a resource that is counted in objects, or the other way round.
     """
     kind, written = ResourceType[values["resourcetype"].upper()], values["max"]
     requested = (
@@ -212,7 +215,7 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def holder_parameters(arguments: Arguments) -> HolderParameters:
-    """Return the holder of limits that a call is about."""
+    """Return the parameters of a call that name a holder of limits."""
     return HolderParameters(arguments.get("account"), arguments.get("domainid"), arguments.get("projectid"))
 
 

@@ -19,11 +19,11 @@ def add_rule(
     """Append a rule to the rules of a role, and return the internal id of the rule.
 
     Args:
-        connection: in a transaction that has locked the role.
+        connection: has an open transaction, which has locked the role.
         role: the row of the role.
         rule: the rule: ``rule`` (its pattern), ``permission`` (allow or deny) and ``description``.
         change_command: the command that changes a rule; errors name it.
-        most: the rules that the role may have; None: any number.
+        most: the maximum number of rules of the role, or None for no maximum.
 
     Raises:
         InvalidParameter: the role has a rule for this pattern, or ``most`` rules.
@@ -41,10 +41,10 @@ def add_rule(
 def change_permission(
     connection: Connection, role: Row[Any], rule: EntityRef, permission: str, parameter: str
 ) -> None:
-    """Change whether a rule allows or denies; ``parameter`` named the rule.
+    """Change whether a rule allows or denies; ``parameter`` is the parameter that names the rule.
 
     Raises:
-        InvalidParameter: the rule is not one of the role.
+        InvalidParameter: the role does not have the rule.
     """
     if roles.role_of_rule(connection, rule.id) != role.id:
         raise InvalidParameter(parameter, str(rule.uuid), f"it is not a rule of role {role.name}")

@@ -1,7 +1,8 @@
 """Operations on roles and their rules: create, update, reorder and delete.
 
-Roles that came with the installation stay as they are, Root Admin above all. No role can be made that may do more
-than its own does. A change holds from the next call on: rules are read with every call.
+Roles that the installation created, such as Root Admin, cannot be changed. A caller cannot create a role that
+permits more than the caller's own role. A change applies from the next call on, because rules are read with every
+call.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -31,8 +32,8 @@ def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
     If ``rules`` are given, they replace the copied rules.
 
     Raises:
-        InvalidParameter: a name that is taken, a deleted role.
-        PermissionDenied: one could do more than the caller.
+        InvalidParameter: a name is already used, or the copied role was deleted.
+        PermissionDenied: a role would permit more than the caller's role.
     """
     sources = hold_all(connection, given_refs(batch, "roleid"), "roleid")
     cloned = roles.rules_of(connection, sources)
@@ -61,9 +62,9 @@ def update_roles(connection: Connection, caller: Caller, apis: Apis, changes: Se
     The type can change only while no account has the role.
 
     Raises:
-        InvalidParameter: a name that is taken, a deleted role.
-        PermissionDenied: one came with the installation, or may more than the caller.
-        ResourceInUse: accounts have it, so that its type cannot change.
+        InvalidParameter: a name is already used, or a role was deleted.
+        PermissionDenied: a role was created by the installation, or permits more than the caller's role.
+        ResourceInUse: accounts have the role, so its type cannot change.
     """
     locked = _lock_changeable(connection, caller, apis, [ref for ref, _ in changes], "id")
     pairs = [(locked[ref.id], given) for ref, given in changes]
@@ -84,8 +85,8 @@ def delete_roles(connection: Connection, caller: Caller, apis: Apis, refs: Seque
     """Delete roles that no account has.
 
     Raises:
-        InvalidParameter, PermissionDenied: as for ``update_roles``.
-        ResourceInUse: accounts have one.
+        InvalidParameter, PermissionDenied: under the same conditions as ``update_roles``.
+        ResourceInUse: an account has one of the roles.
     """
     locked = _lock_changeable(connection, caller, apis, refs, "id")
     _require_unused(connection, list(locked.values()))
@@ -100,8 +101,8 @@ def create_rule(
     """Append a rule to the rules of a role, and return the fields of the rule.
 
     Raises:
-        InvalidParameter: a deleted role, or a rule for the same pattern that the role has already.
-        PermissionDenied: the role came with the installation, or could do more than the caller.
+        InvalidParameter: the role was deleted, or already has a rule for the same pattern.
+        PermissionDenied: the role was created by the installation, or would permit more than the caller's role.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
         rule_id = add_rule(connection, role, rule, change_command="updateRolePermission")
@@ -116,8 +117,8 @@ def set_permission(
     """Set whether one rule of a role allows or denies its API commands.
 
     Raises:
-        InvalidParameter: the rule is not one of the role.
-        PermissionDenied: as for ``create_rule``.
+        InvalidParameter: the role does not have the rule.
+        PermissionDenied: under the same conditions as ``create_rule``.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
         change_permission(connection, role, rule, permission, "ruleid")
@@ -131,8 +132,8 @@ def order_rules(
     """Change the order of a role's rules. The first rule that matches a command decides.
 
     Raises:
-        InvalidParameter: the order does not hold all rules of the role, each once.
-        PermissionDenied: as for ``create_rule``.
+        InvalidParameter: the order does not contain each rule of the role once.
+        PermissionDenied: under the same conditions as ``create_rule``.
     """
     with _changing(connection, caller, apis, ref, "roleid") as role:
         change_order(connection, role, order)
@@ -144,8 +145,8 @@ def delete_rule(connection: Connection, caller: Caller, apis: Apis, rule: Entity
     """Remove a rule of a role.
 
     Raises:
-        InvalidParameter: it was removed already.
-        PermissionDenied: as for ``create_rule``.
+        InvalidParameter: the rule was removed already.
+        PermissionDenied: under the same conditions as ``create_rule``.
     """
     role_id = roles.role_of_rule(connection, rule.id)
     if role_id is None:
@@ -189,10 +190,10 @@ def _require_rights(connection: Connection, caller: Caller, apis: Apis, names: M
 
 
 def _take(taken: set[str], name: str) -> None:
-    """Reserve a name for a role.
+    """Add a name to the used names of roles.
 
     Raises:
-        InvalidParameter: another one has it, in any case and with any spaces around it.
+        InvalidParameter: another role has the name. Case and surrounding spaces are ignored.
     """
     if name.strip().lower() in taken:
         raise InvalidParameter("name", name, "another role has this name already")

@@ -1,7 +1,7 @@
 """Login and logout of users.
 
-Source: CloudStack's login and logout (cloudstack-protocol.md 2.2). Every login begins a new session
-with fresh secrets, so nothing that an attacker planted before it is of use afterwards.
+Every login creates a new session with new secrets, so an attacker cannot use a session that was planted before.
+Source: CloudStack's login and logout (cloudstack-protocol.md 2.2).
 """
 
 import secrets
@@ -74,7 +74,7 @@ def check_login(system: System, connection: Connection, request: LoginRequest) -
 
     Raises:
         LoginDelayed: too many attempts failed before, and the password is wrong or was not checked.
-        LoginFailed: no such domain or user; the user may not log in from there.
+        LoginFailed: there is no such domain or user, or the user may not log in from this address.
     """
     domain_id = request.domain_id or domain_by_path(connection, request.domain_path)
     attempt = Attempt(domain_id or 0, request.username, request.address)
@@ -100,7 +100,7 @@ def log_in(
     locked, except for default users. If ``replaced_token`` is given, the session with this token is deleted.
 
     Raises:
-        LoginFailed: user or account are disabled.
+        LoginFailed: the user or the account is disabled.
     """
     user, caller = checked.user, checked.user.caller
     if not checked.matches:

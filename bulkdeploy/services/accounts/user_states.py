@@ -27,7 +27,7 @@ def enable_user(connection: Connection, caller: Caller, apis: Apis, ref: EntityR
     """Enable a user and reset its failed logins, which unlocks its password, and return the user.
 
     Raises:
-        InvalidParameter, PermissionDenied: it is not the caller's to enable.
+        InvalidParameter, PermissionDenied: the caller may not enable the user.
     """
     owner, user = lock_administered_user(connection, caller, apis, ref)
     forget(connection, owner.domain_id, user.username)
@@ -46,8 +46,8 @@ def disable_user(connection: Connection, caller: Caller, apis: Apis, ref: Entity
     """Disable a user, and return a finished job whose result is the user.
 
     Raises:
-        InvalidParameter: the user came with the installation, or is the caller.
-        PermissionDenied: it is not the caller's to disable.
+        InvalidParameter: the installation created the user, or the user is the caller.
+        PermissionDenied: the caller may not disable the user.
     """
     user = _shut_out(connection, caller, apis, ref, AccountState.DISABLED)
     row = users.read_user(connection, caller, user.id)

@@ -49,8 +49,8 @@ def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
     """Add users to accounts and return them. ``batch`` has the arguments that ``prepare_users`` returned.
 
     Raises:
-        InvalidParameter: no such account, a name that is taken, an API key of another user.
-        PermissionDenied: an account is not the caller's to administer.
+        InvalidParameter: there is no such account, or a name or an API key is already used.
+        PermissionDenied: the caller may not administer an account.
     """
     requested = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
     locked = lock_all_administered(connection, caller, requested, apis)
@@ -64,13 +64,14 @@ def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
 def add_users(
     connection: Connection, places: Sequence[tuple[int, int]], batch: Sequence[Arguments]
 ) -> list[EntityRef]:
-    """Add prepared users to accounts. The accounts and their domains are locked.
+    """Insert prepared users in accounts, and return the users.
 
-    For each user, the internal ids of the account and the domain are given.
+    The caller has locked the accounts and their domains.
+
+    ``places`` has the internal ids of the account and of the domain of each user.
 
     Raises:
-        InvalidParameter: the domain has a user of the name, as people log in by name and domain; an API key of
-            somebody else.
+        InvalidParameter: another user of the domain has the name, or another user has the API key.
     """
     wanted = [(domain_id, given["username"].lower()) for (_, domain_id), given in zip(places, batch, strict=True)]
     taken = set(users.holders_of_names(connection, wanted))
@@ -93,7 +94,7 @@ def set_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequenc
     ``batch`` has the arguments that ``prepare_users`` returned. An existing user is found by its name and account.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``create_users`` and ``update_users``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``create_users`` and ``update_users``.
     """
     requested = [AccountParameters(None, given["account"], given.get("domainid")) for given in batch]
     locked = lock_all_administered(connection, caller, requested, apis)
@@ -124,9 +125,9 @@ class PreparedUpdate:
     """The changes of a user, prepared before the transaction that writes them.
 
     Attributes:
-        given: what is to be kept, as by ``prepare_users``.
-        needs_current: whether the new password needs the current one.
-        proven_hash: the stored hash that the current password given belongs to; None: to none.
+        given: the values to write, prepared as by ``prepare_users``.
+        needs_current: whether the current password is required for the new one.
+        proven_hash: the stored hash that matched the given current password, or None if it did not match.
     """
 
     given: Arguments
@@ -143,8 +144,8 @@ def prepare_update(
     change any password.
 
     Raises:
-        InvalidParameter: the current password is needed and not given.
-        PermissionDenied: the user is not the caller's to change.
+        InvalidParameter: the current password is required and not given.
+        PermissionDenied: the caller may not change the user.
         LoginDelayed: too many wrong passwords were given before.
     """
     is_free = ref.id != caller.user_id and caller.role_type is not RoleType.USER
@@ -169,7 +170,7 @@ def wrong_password(
     transaction must commit the count.
 
     Raises:
-        InvalidParameter, PermissionDenied: the user is not the caller's to change.
+        InvalidParameter, PermissionDenied: the caller may not change the user.
     """
     if not prepared.needs_current:
         return None
@@ -186,8 +187,8 @@ def update_users(connection: Connection, caller: Caller, apis: Apis, changes: Se
     All sessions of a user end if its password changes, or if the new state is not enabled.
 
     Raises:
-        InvalidParameter: a name that is taken, an API key of another user, the state of the caller.
-        PermissionDenied: a user is not the caller's to change.
+        InvalidParameter: a name or an API key is already used, or the call would change the caller's own state.
+        PermissionDenied: the caller may not change a user.
     """
     locked = lock_administered_users(connection, caller, apis, [ref for ref, _ in changes])
     written = [(ref, columns_of(users.FIELDS, given)) for ref, given in changes]
@@ -217,8 +218,8 @@ def delete_users(connection: Connection, caller: Caller, apis: Apis, refs: Seque
     """Delete users with their keys and sessions. Objects of their accounts are not deleted.
 
     Raises:
-        InvalidParameter: one came with the installation, or is the caller.
-        PermissionDenied: one is not the caller's to delete.
+        InvalidParameter: the installation created one of the users, or one is the caller.
+        PermissionDenied: the caller may not delete one of the users.
     """
     locked = [user for _, user in lock_administered_users(connection, caller, apis, refs)]
     for user in locked:
@@ -237,9 +238,9 @@ def move_user(
 
     Raises:
         InvalidCombination: neither an id nor a name is given.
-        InvalidParameter: the user or the account was deleted, came with the installation, or the account is in
-            another domain.
-        PermissionDenied: the user or the account is not the caller's to administer.
+        InvalidParameter: the user or the account was deleted or was created by the installation, or the account is
+            in another domain.
+        PermissionDenied: the caller may not administer the user or the account.
     """
     (owner,) = _require_administered_users(connection, caller, apis, [ref])
     present = AccountParameters(_account_ref(owner))
@@ -269,7 +270,7 @@ def register_user_keys(
     """Create a new API key and secret key for a user, and return both. All earlier keys of the user become invalid.
 
     Raises:
-        InvalidParameter, PermissionDenied: the user is not the caller's to administer.
+        InvalidParameter, PermissionDenied: the caller may not administer the user.
     """
     api_key, secret_key = random_text(KEY_BYTES), random_text(KEY_BYTES)
     _, user = lock_administered_user(connection, caller, apis, ref)
@@ -284,7 +285,7 @@ def get_user_keys(
     """Return the newest API key and secret key of a user, or an empty mapping if the user has no keys.
 
     Raises:
-        InvalidParameter, PermissionDenied: the user is not the caller's to administer.
+        InvalidParameter, PermissionDenied: the caller may not administer the user.
     """
     _require_administered_users(connection, caller, apis, [ref])
     keys = users.newest_keys(connection, ref.id)
@@ -300,8 +301,8 @@ def lock_administered_user(
     own account; other callers can only change themselves.
 
     Raises:
-        InvalidParameter: the user was deleted, or is the one that the service acts as.
-        PermissionDenied: it is not the caller's to administer.
+        InvalidParameter: the user was deleted, or is the service's own user.
+        PermissionDenied: the caller may not administer the user.
     """
     ((owner, user),) = lock_administered_users(connection, caller, apis, [ref])
     return owner, user
@@ -310,7 +311,10 @@ def lock_administered_user(
 def lock_administered_users(
     connection: Connection, caller: Caller, apis: Apis, refs: Sequence[EntityRef]
 ) -> list[tuple[Owner, Row[Any]]]:
-    """``lock_administered_user`` for many, in their order: all domains are locked, then accounts, then users."""
+    """Lock several users and return them with their owners in order, as ``lock_administered_user`` does for one.
+
+    All domains are locked first, then all accounts, then all users.
+    """
     owners = _require_administered_users(connection, caller, apis, refs)
     lock_domains(connection, {owner.domain_id for owner in owners})
     accounts = lock_accounts(connection, {owner.account_id for owner in owners})

@@ -1,8 +1,8 @@
 """The audit: compares rows with each other and with the state of the hypervisors (one file: one comparison, whole).
 
-Everything is looked at once, part by part, so that memory does not grow with what there is but for an id each. What
-does not look right then is looked at again, and that is safe on a live system: what a job works on is left out,
-whether the job was there before or after the guests were listed; so is what the rows no longer say afterwards.
+The first pass compares all objects, part by part, so that memory grows only by an id per object. Objects that
+differ are compared a second time. This is safe on a live system: VMs with an unfinished job before or after the
+second query of the guests are omitted, and so are differences that the rows no longer show afterwards.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """The expected guests and volumes of the rows at one moment, and the VMs that jobs worked on then."""
+    """The expected guests and volumes of the rows at one moment, and the VMs with unfinished jobs then."""
 
     guests: Mapping[UUID, ExpectedGuest]
     volumes: Mapping[UUID, ExpectedVolume]
@@ -52,14 +52,14 @@ class Expectation:
 
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """The differences between rows and hypervisors in words, by the uuid of VM or volume, and the seen guests.
+    """The differences between rows and hypervisors as texts, by the uuid of the VM or volume.
 
     Args:
-        guests, devices, volumes: breaches of the three promises, by uuid.
-        compared: how many of each were compared, in this order.
-        seen: of what was not right at first sight, the guests there are, by uuid.
-        pools: the same, the pools that have each volume.
-        unknown_guests, unknown_volumes: what no comparison can decide while a host or a pool does not answer.
+        guests, devices, volumes: the violations of the three promises about guests, devices and volumes.
+        compared: the number of compared guests, of running guests, and of volumes.
+        seen: the guests on hypervisors with the uuids that differed in the first pass.
+        pools: the pools that contain the volumes that differed in the first pass.
+        unknown_guests, unknown_volumes: objects that cannot be compared while a host or a pool does not answer.
     """
 
     guests: Mapping[UUID, str]
@@ -72,7 +72,7 @@ class Comparison:
     unknown_volumes: Mapping[UUID, str] = field(default_factory=dict)
 
     def findings(self) -> list[Finding]:
-        """Return the findings in the audit's form."""
+        """Return the differences as findings of the audit, one for each promise."""
         promises = (("guests", GUESTS_PROMISE), ("devices", DEVICES_PROMISE), ("pools", VOLUMES_PROMISE))
         breaches = (self.guests, self.devices, self.volumes)
         unknown: tuple[Mapping[UUID, str], ...] = (self.unknown_guests, {}, self.unknown_volumes)
@@ -85,7 +85,7 @@ class Comparison:
 
 
 def audit(engine: Engine, drivers: Iterable[HypervisorDriver]) -> list[Finding]:
-    """Check every invariant; an intact system has findings without breaches."""
+    """Check every invariant, and return one finding for each. A finding without breaches means that it holds."""
     compared = compare(engine, drivers)
     return [*check_invariants(engine), *compared.findings()]
 
@@ -175,7 +175,10 @@ def _look_again(
     volume_uuids: set[UUID],
     compared: tuple[int, int, int],
 ) -> Comparison:
-    """Return the problems of these guests and volumes, which may have been changing during the first pass."""
+    """Compare these guests and volumes a second time, and return the remaining differences.
+
+    They may have been changing during the first pass.
+    """
     before = _expectation(engine, guest_uuids, volume_uuids)
     guests: dict[UUID, list[Guest]] = {}
     volumes: dict[UUID, list[RealVolume]] = {}
@@ -227,7 +230,7 @@ def _unknown_volumes(
     real: Mapping[UUID, Sequence[RealVolume]],
     unseen: Mapping[UUID, str],
 ) -> dict[UUID, str]:
-    """Return the volumes that were not found and may be on a host that cannot be seen, each with the reason."""
+    """Return the volumes that were not found and may be on a host that does not answer, each with the reason."""
     found = {}
     for uuid in uuids:
         row = expected.volumes.get(uuid)
@@ -273,9 +276,9 @@ def _running(real: Sequence[Guest]) -> list[Guest]:
 
 
 def _compare_devices(expected: ExpectedGuest, guest: Guest) -> str | None:
-    """Return the devices that a running guest has in excess or lacks, or None.
+    """Return a text about surplus and missing devices of a running guest, or None if there are none.
 
-    A hypervisor need not know nics by their uuids.
+    NICs are compared only if the hypervisor reports their uuids.
     """
     reported = [("volume", expected.volume_uuids, guest.volume_uuids)]
     if guest.nic_uuids is not None:

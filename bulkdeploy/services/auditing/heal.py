@@ -1,7 +1,7 @@
 """The repair of broken invariants by the SQL statements that ``audit.sql`` defines for each invariant.
 
-Claims without a consumer are dropped, VMs and volumes without a claim get theirs, and counters are computed anew
-from them, round after round, until nothing is mended any more.
+Claims without a consumer are deleted, missing claims of VMs and volumes are inserted, and counters are calculated
+from the claims. This is repeated until a round repairs nothing.
 """
 
 from collections.abc import Callable

@@ -1,7 +1,8 @@
 """Repairs on hypervisors: jobs correct guests and volumes that differ from their rows.
 
-A VM gets a job that repairs it; the guest of an expunged one is expunged again, and a volume that outlived its row
-is removed by the sweeper. What no row knows may belong to another system, and is left to people.
+A VM gets a job that repairs its guest. The guest of an expunged VM is expunged again, and the sweeper removes a
+volume whose row was deleted. Guests and volumes without any row may belong to another system, and are left to
+operators.
 """
 
 from collections.abc import Collection
@@ -96,7 +97,7 @@ def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -
 
 
 def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
-    """Return the results of the jobs so far."""
+    """Return the results of the repair jobs so far: the number of successes, failures and unfinished jobs."""
     ends = store.ends_of_jobs(connection, repairs.jobs.values())
     return Repaired(
         succeeded=sum(end.status == JobStatus.SUCCEEDED for end in ends),
@@ -106,7 +107,7 @@ def ends_of(connection: Connection, repairs: Repairs) -> Repaired:
 
 
 def report(begun: Repairs, ended: Repaired) -> Collection[str]:
-    """Return the results of the repairs as lines of text."""
+    """Return lines of text about the started repairs and their results."""
     lines = []
     if ended.succeeded:
         lines.append(f"repaired  virtual machines: {ended.succeeded}")

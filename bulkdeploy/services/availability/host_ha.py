@@ -1,4 +1,4 @@
-"""The configuration of host HA: configure, enable and disable. Sweepers execute the HA actions."""
+"""The configuration of host HA: calls configure, enable and disable HA. Sweepers execute the HA actions."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -30,10 +30,11 @@ PROVIDERS: Mapping[HypervisorType, str] = {
 
 
 def configure(connection: Connection, caller: Caller, host: EntityRef, provider: str) -> JobTicket:
-    """Write the provider of a host. The job is done with the call.
+    """Write the HA provider of a host, and return the finished job of the call.
 
     Raises:
-        InvalidParameter: the host was deleted, there is no such provider, or it is that of another hypervisor.
+        InvalidParameter: the host was deleted, there is no such provider, or the provider is for another
+            hypervisor.
     """
     row = hold_all(connection, [host], "hostid")[host.id]
     wanted = next((name for name in PROVIDERS.values() if name.lower() == provider.lower()), None)
@@ -59,10 +60,10 @@ def provider_of(hypervisor: str) -> str:
 
 
 def set_enabled(connection: Connection, caller: Caller, place: EntityRef, *, enabled: bool) -> JobTicket:
-    """Enable or disable host HA for a host, a cluster or a zone. The job is done with the call.
+    """Enable or disable host HA for a host, a cluster or a zone, and return the finished job of the call.
 
     Raises:
-        InvalidParameter: the place was deleted, or the host has no provider.
+        InvalidParameter: the host, cluster or zone was deleted, or the host has no HA provider.
     """
     hold_all(connection, [place], PARAMETERS[place.entity])
     if place.entity is Entity.HOST:

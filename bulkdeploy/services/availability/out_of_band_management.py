@@ -61,10 +61,11 @@ def configure(
 
 
 def set_enabled(connection: Connection, caller: Caller, place: EntityRef, *, enabled: bool) -> JobTicket:
-    """Enable or disable out-of-band management for a host, a cluster or a zone. The job is done with the call.
+    """Enable or disable out-of-band management for a host, a cluster or a zone, and return the finished job.
 
     Raises:
-        InvalidParameter: the place was deleted, or the host has no out-of-band management configured.
+        InvalidParameter: the host, cluster or zone was deleted, or the host has no out-of-band management
+            configured.
     """
     hold_all(connection, [place], PARAMETERS[place.entity])
     result: dict[str, Any] = {"enabled": enabled, "status": True}
@@ -94,7 +95,7 @@ def issue_power_action(
     action: PowerAction,
     timeout_s: int | None,
 ) -> JobTicket:
-    """Have a power action done by a host's management controller; the job's result has the power state.
+    """Create a job in which a host's management controller performs a power action; its result has the power state.
 
     Raises:
         InvalidParameter: the host was deleted, or its out-of-band management is disabled or not configured.

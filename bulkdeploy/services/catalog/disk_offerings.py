@@ -25,8 +25,8 @@ def create_disk_offerings(connection: Connection, caller: Caller, batch: Sequenc
     """Create disk offerings and return them. An offering has either ``disksize`` or ``customized``.
 
     Raises:
-        InvalidCombination: a size neither fixed nor chosen.
-        InvalidParameter, PermissionDenied: as ``create_offerings``.
+        InvalidCombination: an offering has neither or both of ``disksize`` and ``customized``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``create_offerings``.
     """
     for given in batch:
         if bool(given.get("customized")) is ("disksize" in given):
@@ -42,7 +42,7 @@ def update_disk_offerings(connection: Connection, caller: Caller, changes: Seque
     """Change disk offerings. Existing volumes of these offerings are not changed.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``update_offerings``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``update_offerings``.
     """
     offerings.update_offerings(connection, caller, DISK_OFFERING, changes)
 

@@ -34,8 +34,8 @@ def create_network_offerings(connection: Connection, caller: Caller, batch: Sequ
     """Create network offerings and return them.
 
     Raises:
-        InvalidParameter, InvalidCombination: services or providers that do not belong together, a service offering
-            that was deleted, or a name that is taken.
+        InvalidParameter, InvalidCombination: services and providers do not match, a service offering was deleted,
+        or a name is already used.
     """
     require_places(connection, caller, batch)
     rows = [_row(given) for given in without_subdomains(connection, batch)]
@@ -57,7 +57,7 @@ def update_network_offerings(connection: Connection, caller: Caller, changes: Se
     """Change network offerings. Existing networks of these offerings are not changed.
 
     Raises:
-        InvalidParameter: one was deleted, or a name is taken.
+        InvalidParameter: one of the offerings was deleted, or a name is already used.
     """
     hold_all(connection, [offering for offering, _ in changes])
     require_places(connection, caller, [given for _, given in changes])
@@ -72,11 +72,11 @@ def update_network_offerings(connection: Connection, caller: Caller, changes: Se
 
 
 def delete_offerings(connection: Connection, caller: Caller, offerings: Sequence[EntityRef]) -> None:
-    """Delete network offerings that no network has.
+    """Delete network offerings that no network uses.
 
     Raises:
-        InvalidParameter: one was deleted, or came with the installation.
-        ResourceInUse: networks have one.
+        InvalidParameter: one of the offerings was deleted, or was created by the installation.
+        ResourceInUse: a network uses one of the offerings.
     """
     rows = hold_all(connection, offerings)
     used = parents_in_use(connection, network_offerings.NETWORKS, [offering.id for offering in offerings])
@@ -109,7 +109,7 @@ def _row(given: Arguments) -> dict[str, Any]:
 
 
 def _services(given: Arguments) -> dict[str, Any]:
-    """Services with their providers and capabilities, spelled as CloudStack does."""
+    """Return the columns with the offering's services, providers and capabilities, in CloudStack's spelling."""
     services = [_service("supportedservices", word) for word in given.get("supportedservices", ())]
     providers: dict[str, list[str]] = {}
     for entry in given.get("serviceproviderlist", ()):

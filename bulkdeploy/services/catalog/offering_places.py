@@ -1,6 +1,6 @@
-"""The domains and zones of an offering.
+"""The domains and zones to which an offering is restricted.
 
-Root admins may set any domains, domain admins their own domains and those below.
+Root admins may set any domains, and domain admins their own domain and its subdomains.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -28,8 +28,9 @@ def require_places(connection: Connection, caller: Caller, batch: Sequence[Argum
     only root admins may create an offering for all domains.
 
     Raises:
-        InvalidParameter: a domain or zone that was deleted.
-        PermissionDenied: a domain outside the caller's reach; or none, by another than a root admin.
+        InvalidParameter: a domain or zone was deleted.
+        PermissionDenied: the caller may not access a domain, or no domain is given and the caller is not a root
+            admin.
     """
     domains = _each_once(batch, "domainid")
     require_domains(connection, caller, domains)
@@ -64,12 +65,12 @@ def _is_below(domain: EntityRef, others: Iterable[EntityRef], lineages_by_id: Ma
 
 
 def named_places(connection: Connection, caller: Caller, given: Arguments) -> dict[str, tuple[EntityRef, ...]]:
-    """Return the domains and zones that an update names by ``domainid`` and ``zoneid``.
+    """Return the domains and zones that the parameters ``domainid`` and ``zoneid`` of an update name.
 
-    Ids, or ``public`` and ``all``.
+    The values are ids, or ``public`` for all domains and ``all`` for all zones, which give an empty tuple.
 
     Raises:
-        InvalidParameter: an id of nothing.
+        InvalidParameter: there is no domain or zone with an id.
     """
     return {
         parameter: _named(connection, caller, given[parameter], entity, parameter, everywhere)
@@ -85,10 +86,10 @@ def require_own(connection: Connection, caller: Caller, offering: EntityRef, row
     """Raise PermissionDenied if the caller may not change an offering.
 
     Root admins may change every offering. Other callers may only change offerings that are restricted to the
-    caller's domain and domains below it.
+    caller's domain and its subdomains.
 
     Raises:
-        PermissionDenied: it is public, or another domain's too.
+        PermissionDenied: the offering is public, or is available in a domain outside of the caller's.
     """
     if caller.is_root_admin:
         return

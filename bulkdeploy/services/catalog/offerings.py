@@ -23,13 +23,14 @@ EVERYWHERE: Arguments = {"domainid": (), "zoneid": ()}
 
 @dataclass(frozen=True, slots=True)
 class OfferingKind:
-    """A kind of offering.
+    """The differences between service offerings and disk offerings.
 
     Attributes:
-        subject: how events call it.
-        created, edited, deleted: its events.
-        details: the parameter that has its details.
-        columns: what is set by what is given.
+        entity: the type of the offering.
+        subject: the name of the offering type in events.
+        created, edited, deleted: the types of the events of these actions.
+        details: the name of the parameter with the offering's details.
+        columns: a function that returns the columns that the arguments of a call set.
     """
 
     entity: Entity
@@ -50,7 +51,8 @@ def create_offerings(
     offering has no description, its name is the description.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``require_places`` and ``check_given_details``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``require_places`` and
+        ``check_given_details``.
     """
     batch = [{**EVERYWHERE, **given, "displaytext": given.get("displaytext") or given["name"]} for given in batch]
     require_places(connection, caller, batch)
@@ -69,8 +71,9 @@ def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind,
     """Change offerings. VMs and volumes that were created from them are not changed.
 
     Raises:
-        InvalidParameter: one was deleted; or as ``create_offerings``.
-        PermissionDenied: one is not the caller's to change; or as ``create_offerings``.
+        InvalidParameter: one of the offerings was deleted; or under the same conditions as ``create_offerings``.
+        PermissionDenied: the caller may not change one of the offerings; or under the same conditions as
+            ``create_offerings``.
     """
     rows = hold_all(connection, [offering for offering, _ in changes])
     for offering, _ in changes:
@@ -90,8 +93,8 @@ def delete_offerings(
     """Delete offerings. VMs and volumes that were created from them keep their offering.
 
     Raises:
-        InvalidParameter: one was deleted.
-        PermissionDenied: one is not the caller's to delete.
+        InvalidParameter: one of the offerings was deleted.
+        PermissionDenied: the caller may not delete one of the offerings.
     """
     rows = hold_all(connection, offerings)
     for offering in offerings:
@@ -101,7 +104,10 @@ def delete_offerings(
 
 
 def tags_of(given: Arguments, columns: Mapping[str, str]) -> dict[str, list[str]]:
-    """Return the columns that given texts of tags set."""
+    """Split the parameters with tags, which are separated by commas, and return the columns with lists of tags.
+
+    ``columns`` maps parameters to columns. Parameters that are not given are omitted.
+    """
     return {
         column: [tag for tag in given[parameter].split(",") if tag]
         for parameter, column in columns.items()

@@ -22,12 +22,12 @@ from bulkdeploy.store.rows.live_rows import columns_of
 
 
 def create_service_offerings(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create service offerings; leases are left out while ``instance.lease.enabled`` is false.
+    """Create service offerings and return them. Leases are ignored while ``instance.lease.enabled`` is false.
 
     Raises:
-        InvalidParameter, InvalidCombination: sizes neither fixed nor chosen, no action of a lease; or as
-            ``create_offerings``.
-        PermissionDenied: as ``create_offerings``.
+        InvalidParameter, InvalidCombination: sizes are neither fixed nor custom, or a lease has no action; or under
+        the same conditions as ``create_offerings``.
+        PermissionDenied: under the same conditions as ``create_offerings``.
     """
     for given in batch:
         _check_sizes(given)
@@ -49,7 +49,7 @@ def update_service_offerings(connection: Connection, caller: Caller, changes: Se
     """Change service offerings. Existing VMs of these offerings are not changed.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``update_offerings``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``update_offerings``.
     """
     offerings.update_offerings(connection, caller, SERVICE_OFFERING, changes)
 
@@ -64,9 +64,10 @@ def _columns(given: Arguments) -> dict[str, Any]:
 
 
 def _check_sizes(given: Arguments) -> None:
-    """Check the sizes.
+    """Check that the sizes of a service offering are either fixed or custom.
 
-    Fixed: cores, speed and memory. Custom: neither cores nor memory, and bounds for both or for none.
+    Fixed sizes consist of cores, speed and memory. Custom sizes have neither cores nor memory, and bounds for both
+    or for none of them.
     """
     missing = [parameter for parameter in ("cpunumber", "memory") if parameter not in given]
     is_custom = given.get("customized", bool(missing))

@@ -24,7 +24,7 @@ def check_publicity(connection: Connection, caller: Caller, owner: Owner, *, is_
     """Raise PermissionDenied if a template or ISO is to be public and the caller may not make it public.
 
     Raises:
-        PermissionDenied: the setting forbids it to users.
+        PermissionDenied: the caller is a user, and the account's setting forbids public templates.
     """
     if is_public and not may_be_public(connection, caller, owner.account_id):
         raise PermissionDenied(f"Users may not make templates and ISOs public: the setting {SETTING} is false")

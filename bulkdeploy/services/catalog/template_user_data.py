@@ -25,7 +25,7 @@ def link_user_data(
 
     Raises:
         InvalidParameter: the template, the ISO or the user data was deleted.
-        PermissionDenied: one of them is not the caller's.
+        PermissionDenied: the caller may not access one of them.
     """
     row, owner = lock_own(connection, caller, ref, kind.noun)
     if user_data is None:

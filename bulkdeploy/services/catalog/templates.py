@@ -1,7 +1,7 @@
 """Operations on templates and ISOs: register, update, share and delete (one file: one noun).
 
-What is registered is ready at once in its zones. Its size is ``NOMINAL_BYTES`` until a driver fetches its file.
-Simulated hypervisors need no contents; others are expected to have them under the template's uuid.
+A registered template is ready immediately in its zones. Its size is ``NOMINAL_BYTES`` until a driver fetches its
+file. Simulated hypervisors need no file; other hypervisors find the file by the template's uuid.
 """
 
 from collections.abc import Mapping, Sequence
@@ -104,10 +104,11 @@ def register_templates(
     A template without ``zoneids`` is registered in all zones that are available to its owner.
 
     Raises:
-        InvalidParameter: no URL that could be downloaded from, or a zone that was deleted.
-        PermissionDenied: a zone is kept to another domain; it is to be featured, and the caller no admin; its tag
-            or type is for root admins to say; or as ``lock_owner``.
-        ResourceLimitExceeded: the account, or a domain above it, has all the templates that it may.
+        InvalidParameter: a URL cannot be downloaded, or a zone was deleted.
+        PermissionDenied: a zone is restricted to another domain, a template would be featured and the caller is not
+            an admin, or a tag or type is given and the caller is not a root admin; or under the same conditions as
+            ``lock_owner``.
+        ResourceLimitExceeded: the template limit of an account or of a domain above it would be exceeded.
     """
     rows = [new_template_row(caller, kind, given) for given in batch]
     owners = lock_owners(connection, caller, batch)
@@ -131,8 +132,9 @@ def new_template_row(caller: Caller, kind: Kind, given: Arguments) -> dict[str, 
     """Return the columns of a new template or ISO, without its owner.
 
     Raises:
-        InvalidParameter: no URL that could be downloaded from.
-        PermissionDenied: it is to be featured, and the caller no admin; or its tag or type is for root admins.
+        InvalidParameter: the URL cannot be downloaded.
+        PermissionDenied: the template would be featured and the caller is not an admin, or a tag or type is given
+            and the caller is not a root admin.
     """
     columns = {"is_public": False, **_columns(given)}
     columns.setdefault("display_text", columns["name"])
@@ -172,8 +174,9 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
     """Change the fields of templates or ISOs that the caller owns or administers.
 
     Raises:
-        InvalidParameter: one was deleted.
-        PermissionDenied: one is not the caller's to touch, or its tag or type is for root admins to say.
+        InvalidParameter: one of the templates was deleted.
+        PermissionDenied: the caller may not access one of the templates, or a tag or type is given and the caller
+            is not a root admin.
     """
     written = [(ref, _columns(given)) for ref, given in changes]
     for _, columns in written:
@@ -215,9 +218,9 @@ def delete_templates(
     deleted template keep their disks.
 
     Raises:
-        InvalidParameter: one was deleted, or the zone does not have it.
-        PermissionDenied: one is not the caller's to touch.
-        ResourceInUse: a VM was made from one, and ``forced`` is not given.
+        InvalidParameter: one of the templates was deleted, or the zone does not have it.
+        PermissionDenied: the caller may not access one of the templates.
+        ResourceInUse: ``forced`` is false and a VM uses one of the templates.
     """
     owners = [owner for _, owner in lock_all_own(connection, caller, refs, kind.noun)]
     ids = [ref.id for ref in refs]
@@ -237,7 +240,7 @@ def delete_templates(
 
 
 def deleted(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> JobTicket:
-    """Return the job that deleted a template or an ISO."""
+    """Return the finished job of a call that deleted a template or an ISO."""
     return done_with_success(connection, caller, kind.delete_command, about(kind, ref))
 
 
@@ -245,7 +248,7 @@ def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int
     """Return the size in bytes of a disk that is created from a template.
 
     Raises:
-        PermissionDenied: the template is not the caller's to use.
+        PermissionDenied: the caller may not use the template.
     """
     page = list_by_id(connection, caller, TEMPLATE, ref)
     if not page.rows:
@@ -259,9 +262,9 @@ def update_permissions(
     """Permit accounts of the owner's domain, or all accounts, to use a template, or remove such permissions.
 
     Raises:
-        InvalidParameter: it was deleted, or there is no such account or project.
-        PermissionDenied: it, or a project, is not the caller's to touch; it is to be featured, and the caller no
-            admin.
+        InvalidParameter: the template was deleted, or there is no such account or project.
+        PermissionDenied: the caller may not access the template or a project, or the template would be featured and
+            the caller is not an admin.
     """
     _check_featured(caller, featured=bool(requested.is_featured))
     row, owner = lock_own(connection, caller, ref, kind.noun)
@@ -310,7 +313,7 @@ def first_row(
     """Return the list row of a template or ISO in one of its zones.
 
     Raises:
-        InvalidParameter: no zone has it any more.
+        InvalidParameter: no zone has the template any more.
     """
     rows = list_by_id(connection, caller, kind, ref).rows
     if not rows:
@@ -321,7 +324,7 @@ def first_row(
 
 
 def _check_url(caller: Caller, url: str) -> None:
-    """Reject a URL of another scheme; only root admins may name files of the workers."""
+    """Raise an error for a URL whose scheme is not supported. Only root admins may name files of the workers."""
     try:
         parts = urlsplit(url)
     except ValueError:

@@ -40,12 +40,12 @@ def create_template(
     """Create a template of a volume; the job's result is the template.
 
     Raises:
-        PermissionDenied: the volume is not the caller's to touch, or the caller may not make such a template for
-            this owner.
-        InvalidParameter: the volume was deleted, no VM has it, or it exists nowhere yet; the VM is not stopped, or
-            a job works on the volume or makes another template of the VM; or its hypervisor is not able to do it.
-        ResourceLimitExceeded: of templates, of the account or a domain above it.
-        TransactionConflict: the volume was detached meanwhile; repeat the whole transaction.
+        PermissionDenied: the caller may not access the volume, or may not create such a template for this owner.
+        InvalidParameter: the volume was deleted, the volume is not attached to a VM, or the volume does not exist
+            in a pool yet; the VM is not stopped, or a job works on the volume or makes another template of the VM;
+            or the VM's hypervisor does not support the operation.
+        ResourceLimitExceeded: the limit of templates of the account or of a domain above it would be exceeded.
+        TransactionConflict: the volume was detached meanwhile; the whole transaction must be repeated.
     """
     owner = lock_owner(connection, caller, named)
     ref: EntityRef = given[OF_VOLUME]

@@ -27,8 +27,9 @@ def set_templates(
     bytes; ``accountids`` lists all accounts with which the template is shared.
 
     Raises:
-        InvalidParameter: no zone is named; or as ``register_templates`` and ``update_templates``.
-        PermissionDenied, ResourceLimitExceeded: likewise.
+        InvalidParameter: no zone is named; or under the same conditions as ``register_templates`` and
+            ``update_templates``.
+        PermissionDenied, ResourceLimitExceeded: under the same conditions as these.
     """
     for given in batch:
         if "zoneid" not in given or "zoneids" in given:
@@ -56,7 +57,7 @@ def set_templates(
 
 
 def _without_stray_domain(given: Arguments) -> Arguments:
-    """Remove a domain without an account, which is that of the zone around the entry and names no owner."""
+    """Remove the domain from an entry without an account. It is the domain of the entry's zone, and no owner."""
     return given if "account" in given else {name: value for name, value in given.items() if name != "domainid"}
 
 

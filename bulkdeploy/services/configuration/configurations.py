@@ -45,7 +45,7 @@ SCOPE_PARAMETERS: Mapping[str, Scope] = {
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The scope in which the value of a setting applies: everywhere, or in one cluster, pool, account and so on."""
+    """The scope of a setting's value: global, or one object such as a cluster, a pool or an account."""
 
     scope: Scope = Scope.GLOBAL
     id: int = GLOBAL_ID
@@ -53,7 +53,7 @@ class Place:
 
 @dataclass(frozen=True, slots=True)
 class NewValue:
-    """A setting's new value, everywhere or for the place that ``entity`` is."""
+    """A setting's new value, globally or for the object ``entity``."""
 
     name: str
     value: str
@@ -110,9 +110,9 @@ def update_configuration(
     of the cluster's hosts, and a job passes the factor to their hypervisors.
 
     Raises:
-        InvalidParameter: no such setting, not to be set for such a place, or a value that breaks its rule.
-        PermissionDenied: the caller is no root admin, and the place no account or domain.
-        ResourceUnavailable: a cluster's hosts could not be told; repeating the call mends it.
+        InvalidParameter: there is no such setting, it cannot be set in this scope, or the value violates its rule.
+        PermissionDenied: the caller is not a root admin, and the scope is not an account or domain.
+        ResourceUnavailable: a hypervisor did not accept the factor; the call can be repeated to repair this.
     """
     setting = _settable(read_configuration(connection), caller, name, place, entity)
     if value is not None:
@@ -166,7 +166,8 @@ def reset_configuration(
     The value of the next wider scope applies afterwards.
 
     Raises:
-        InvalidParameter, PermissionDenied, ResourceUnavailable: as for ``update_configuration``.
+        InvalidParameter, PermissionDenied, ResourceUnavailable: under the same conditions as
+        ``update_configuration``.
     """
     setting = _settable(read_configuration(connection), caller, name, place, entity)
     if entity is not None and _is_overcommit(setting, place):
@@ -218,10 +219,10 @@ class _Values:
     """The values that apply in a scope.
 
     Attributes:
-        configuration: all values that are set.
-        place: the place.
-        own: values that are columns of the place.
-        domain_ids: the domains whose values also hold for the place, the nearest first.
+        configuration: all configured values.
+        place: the scope.
+        own: values that are stored as columns of the scope's object.
+        domain_ids: the domains whose values also apply in the scope, the nearest first.
     """
 
     configuration: Configuration

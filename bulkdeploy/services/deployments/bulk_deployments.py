@@ -69,7 +69,7 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
 
     Raises:
         PermissionDenied: the caller may not act for the deployment's account.
-        InvalidParameter: all its jobs are finished, or it was cancelled before.
+        InvalidParameter: all jobs of the deployment are finished, or it was cancelled before.
     """
     account_id = store.deployment_owner(connection, deployment.id)
     require_access(connection, caller, account_id, f"deployment {deployment.uuid}")
@@ -85,10 +85,7 @@ def cancel_bulk_deployment(connection: Connection, caller: Caller, deployment: E
 
 
 def spread_rows(connection: Connection, plans: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return stored plans in the form of answers.
-
-    ``clusters``, ``excluded``, ``skew``, ``planner`` and ``allocator``.
-    """
+    """Return stored plans as response fields: clusters, excluded hosts, skew, planner and allocator."""
     names = store.plan_clusters(connection, plans)
     return [
         {
@@ -210,7 +207,7 @@ class _PlaceNames:
         self._pools = store.pool_uuids(connection, list(pool_ids))
 
     def of(self, host_id: int | None, pool_ids: Sequence[int]) -> dict[str, Any]:
-        """Return the ids and names of a VM's host, its cluster and pod, and the VM's storage pools."""
+        """Return the response fields with ids and names of a VM's host, cluster, pod and storage pools."""
         host = self._hosts.get(host_id, {}) if host_id is not None else {}
         place: dict[str, Any] = {
             name: host[name] for name in ("hostid", "hostname", "clusterid", "podid") if name in host
@@ -219,6 +216,6 @@ class _PlaceNames:
 
 
 def _skew(plan: Mapping[str, Any]) -> int:
-    """Return the largest difference, after the call, between clusters that could take VMs."""
+    """Return the difference between the largest and the smallest number of VMs per cluster after the call."""
     after = [before + added for before, added in zip(plan["before"], plan["added"], strict=True)]
     return max(after) - min(after) if after else 0

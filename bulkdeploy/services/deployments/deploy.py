@@ -1,8 +1,8 @@
 """Deploy calls for one VM, many equal VMs or a list of VMs, executed in one transaction.
 
-This is the synchronous half of a deployment (docs/explanation/architecture.md). A call that answers an error, or
-dies before its commit, has changed nothing. A call that dies after its commit leaves outbox rows, which the sweeper
-sends.
+This is the synchronous half of a deployment (docs/explanation/architecture.md). A call that returns an error, or
+whose process dies before its commit, has changed nothing. If the process dies after the commit, the sweeper sends
+the outbox rows.
 """
 
 from collections.abc import Mapping, Sequence
@@ -36,17 +36,17 @@ from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """The result that a deploy call would have, returned by a dry run.
+    """The result of a dry run: the effect that the deploy call would have.
 
     Attributes:
-        plan: the plan, by ids.
-        requested: the number of VMs that the call asks for.
-        fits: the number of VMs that it would make.
-        hosts: the answers about single hosts that were asked for.
-        parts: the VMs that it would make, at their places.
-        failures: the VMs that a partial call would leave out.
-        kinds: the places of each kind, as they are kept under ``index``.
-        index: the number by which the plan can be applied; None if it places nothing.
+        plan: the plan, with internal ids.
+        requested: the number of requested VMs.
+        fits: the number of VMs that the call would create.
+        hosts: the results of the placement rules for the hosts that the call asks about.
+        parts: the VMs that the call would create, with their hosts and pools.
+        failures: the VMs that a partial call would omit.
+        kinds: the hosts and pools of each kind of VM, as they are stored under ``index``.
+        index: the index by which a later call can apply the plan, or None if the plan places no VM.
     """
 
     plan: Mapping[str, Any]
@@ -69,11 +69,11 @@ def deploy(connection: Connection, system: System, calls: Sequence[DeployCall]) 
     returns the jobs of the earlier call. A dry run writes only its plan.
 
     Raises:
-        ParameterError, PermissionDenied, OwnerDisabled: a rule is broken (``deployment_checks``).
+        ParameterError, PermissionDenied, OwnerDisabled: a call violates a rule (``deployment_checks``).
         ResourceLimitExceeded: a limit of the owner or of a domain above it is too low.
         InsufficientCapacity, InsufficientAddresses: fewer VMs fit than the call accepts.
-        Apart: some of several calls are refused.
-        TransactionConflict: another transaction was faster; repeat the whole transaction.
+        Apart: some of several calls must be rejected.
+        TransactionConflict: a concurrent transaction changed the same data; the whole transaction must be repeated.
     """
     if any(call.is_alone for call in calls):
         return [_deploy_alone(connection, system, call) for call in calls]
@@ -105,7 +105,7 @@ def _deploy_alone(connection: Connection, system: System, call: DeployCall) -> D
 
 
 def _earlier(connection: Connection, call: DeployCall) -> DeployedVms | None:
-    """Return the jobs of the earlier call with this token, or None.
+    """Return the result of the earlier call with this token, or None if there is none.
 
     Raises:
         InvalidParameter: the earlier call had other parameters.
@@ -168,7 +168,10 @@ def _check(
     calls: Sequence[DeployCall],
     refusals: Refusals,
 ) -> list[DeployingCall]:
-    """Return the calls, none of which breaks a rule."""
+    """Check the rules for all calls that do not depend on capacity, and return the calls with their specifications.
+
+    A call that violates a rule is recorded in ``refusals``, and an error is raised.
+    """
     known, deploying = KnownSpecs(), []
     for number, call in enumerate(calls):
         with refusals.of(number):

@@ -51,7 +51,7 @@ class Refusals:
 
     @contextmanager
     def of(self, number: int) -> Iterator[None]:
-        """Count an error that is raised inside as the refusal of the call with this number."""
+        """Record an error that is raised inside the block as the error of the call with this number."""
         try:
             yield
         except BulkDeployError:
@@ -60,10 +60,10 @@ class Refusals:
             self._refused.add(number)
 
     def check(self) -> None:
-        """End the transaction if any call is refused.
+        """Raise an error if any call was rejected.
 
         Raises:
-            Apart: the refused calls cannot share the transaction.
+            Apart: the rejected calls cannot share the transaction.
         """
         if self._refused:
             raise Apart(self._refused)
@@ -74,10 +74,10 @@ class DeployingCall(NewVms):
     """A deploy call while it is executed, with its VMs and their plan.
 
     Attributes:
-        named: what the call says of each VM's name, by number; empty if it says nothing.
-        kept: by number, False for each VM that is left out.
-        errors: the reason of each VM of a list that is left out, by number.
-        planned: the plan of each kind of VM; None if the VMs are not to be started.
+        named: the names that the call requests, by VM number; empty if it requests none.
+        kept: by VM number, False for each VM that is left out.
+        errors: the reason of each VM of a list that is left out, by VM number.
+        planned: the plan of each kind of VM, or None if the VMs must not be started.
     """
 
     named: Sequence[NamedVm]

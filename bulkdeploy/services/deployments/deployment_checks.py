@@ -1,8 +1,8 @@
 """The rules of a deploy call that do not depend on capacity (one file: they are checked in one order).
 
-Checked in the order of cloudstack-protocol.md 0.4 and 5.3; the first rule broken answers. Reads only
-(two exceptions: an owner's missing ``default`` security group and missing first network are made, in the same
-transaction).
+The order of the checks is that of cloudstack-protocol.md 0.4 and 5.3; the error is about the first violated rule.
+The checks only read, with two exceptions: an owner's missing ``default`` security group and missing first network
+are created in the same transaction.
 """
 
 from collections.abc import Sequence
@@ -79,7 +79,8 @@ def check_deployments(
     """Check all requests of a call, and return the specification of the VMs of each request.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled: the first rule that the call breaks.
+        InvalidParameter, InvalidCombination, PermissionDenied, OwnerDisabled: about the first rule that the call
+        violates.
     """
     _check_count(configuration, call)
     _check_list(call)
@@ -146,7 +147,7 @@ def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "t
     A variant is required if the template declares variants. A forced variant need not be declared.
 
     Raises:
-        InvalidParameter: it does not; or it declares variants, and none was chosen.
+        InvalidParameter: the template does not declare the variant, or it declares variants and none was chosen.
     """
     declared = ", ".join(template.variants) or "none"
     if variant.name is None and template.variants:
@@ -205,7 +206,7 @@ def _user_data(
 
 
 def _check_count(configuration: Configuration, call: DeployCall) -> None:
-    """Check the number of VMs, before anything is looked up."""
+    """Check the requested number of VMs, before any row is read."""
     count, least = call.count, call.shared.minimum_count
     parameter = "virtualmachines" if call.listed else "virtualmachinecount"
     if count <= 0:
@@ -263,10 +264,10 @@ def _lease(configuration: Configuration, request: DeployRequest, offering: Offer
 
 
 def check_offering(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> OfferingFacts:
-    """Return the service offering. Raises an error if the owner may not use the offering in the zone.
+    """Return the facts of the service offering, after checking that the owner may use the offering in the zone.
 
     Raises:
-        InvalidParameter, InvalidCombination, PermissionDenied.
+        InvalidParameter, InvalidCombination, PermissionDenied: the owner may not use the offering in the zone.
     """
     offering = facts.read_offering(connection, request.service_offering_id)
     if offering is None or not offering.active:
@@ -307,8 +308,8 @@ def usable_disk_offering(
     """Return a disk offering that the owner may use in this zone.
 
     Raises:
-        InvalidParameter, InvalidCombination: it is not active, or not for this zone.
-        PermissionDenied: it is not for this owner.
+        InvalidParameter, InvalidCombination: the offering is not active, or not available in this zone.
+        PermissionDenied: the offering is not available to this owner.
     """
     found = facts.read_disk_offering(connection, offering.id)
     if found is None or not found.active:
@@ -349,7 +350,10 @@ def _check_disk_offering(
 
 
 def _check_template(connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts) -> TemplateFacts:
-    """Check that the owner may use the template, whatever the caller may (cloudstack-protocol.md 0.3)."""
+    """Return the template, after checking that the owner may use it (cloudstack-protocol.md 0.3).
+
+    The permissions of the caller do not matter.
+    """
     template = facts.read_template(connection, request.template_id, zone.id, owner)
     if template is None:
         raise InvalidParameter(

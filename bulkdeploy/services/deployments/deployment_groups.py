@@ -13,10 +13,10 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 def check_affinity_groups(
     connection: Connection, request: DeployRequest, owner: Owner
 ) -> tuple[AffinityFacts, ...]:
-    """Return the requested affinity groups. Raises InvalidParameter if the owner may not use a group.
+    """Return the requested affinity groups, after checking that the owner may use them.
 
     Raises:
-        InvalidParameter, PermissionDenied.
+        InvalidParameter, PermissionDenied: a group does not exist, or the owner may not use it.
     """
     if request.affinity_group_names is not None:
         groups = facts.read_affinity_groups(connection, owner, names=request.affinity_group_names)
@@ -45,10 +45,10 @@ def check_affinity_groups(
 def check_key_pairs(
     connection: Connection, keypairs: Sequence[str], owner: Owner, parameter: str = "keypairs"
 ) -> None:
-    """Check that the owner has key pairs of all these names, which ``parameter`` gave.
+    """Check that the owner has key pairs with all these names, which the parameter ``parameter`` contains.
 
     Raises:
-        InvalidParameter: some are missing.
+        InvalidParameter: the owner does not have some of the key pairs.
     """
     names = set(keypairs)
     if names and facts.count_key_pairs(connection, owner, sorted(names)) != len(names):

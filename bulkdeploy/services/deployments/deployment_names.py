@@ -1,4 +1,4 @@
-"""Names of new VMs: given, built from a prefix, or generated. They are unique in the network's domain."""
+"""Names of new VMs: requested, built from a prefix, or generated. They are unique in the network's domain."""
 
 import re
 from collections.abc import Sequence, Set
@@ -33,14 +33,14 @@ def virtual_machine_names(
     the names are ``<prefix>-1``, ``<prefix>-2`` and so on; names that are already used in the networks are skipped.
 
     Args:
-        connection: in the transaction that writes the VMs.
-        configuration: has ``instance.name``.
+        connection: has the open transaction that writes the VMs.
+        configuration: contains ``instance.name``.
         part: the VMs.
         given: names, in lower case, that other VMs get in the same transaction.
-        listed: the call has a list; an error names the entry.
+        listed: whether the call has a list, so that errors name the entry.
 
     Raises:
-        InvalidParameter: a given name that the network's domain, or one of ``given``, has already.
+        InvalidParameter: a requested name is already used in the network's domain, or is in ``given``.
     """
     spec, named = part.spec, part.named
     networks = [network.id for network in spec.networks]
@@ -84,10 +84,10 @@ def _first_free(
 
 
 def check_host_names(request: DeployRequest, *, listed: bool) -> None:
-    """Check that name and prefix can be host names, before anything is looked up, in dry runs too.
+    """Check that the requested name and prefix can be host names, before any row is read, and also in dry runs.
 
     Raises:
-        InvalidParameter: one of them cannot.
+        InvalidParameter: the name or the prefix cannot be a host name.
     """
     for vm in request.vms:
         if vm.name is not None:
@@ -101,7 +101,7 @@ def require_host_name(parameter: str, name: str, longest: int = LONGEST_NAME) ->
     """Check that a text can be a host name.
 
     Raises:
-        InvalidParameter: it cannot.
+        InvalidParameter: the text cannot be a host name. The error names ``parameter``.
     """
     if len(name) > longest or not HOST_NAME.fullmatch(name):
         raise InvalidParameter(

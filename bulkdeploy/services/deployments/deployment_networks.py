@@ -25,8 +25,8 @@ def choose_networks(
     If the request names no networks, the rules of the zone select one network.
 
     Raises:
-        InvalidParameter, InvalidCombination: networks that this zone, or this number of them, rules out.
-        PermissionDenied: a network that the owner may not use.
+        InvalidParameter, InvalidCombination: the zone does not allow these networks or this number of networks.
+        PermissionDenied: the owner may not use a network.
     """
     networks = _choose_networks(connection, caller, request, owner, zone)
     keep_networks(connection, [network.id for network in networks])
@@ -177,9 +177,9 @@ def choose_security_groups(
     """Return the internal ids of each VM's security groups. Empty if the network does not support security groups.
 
     Raises:
-        InvalidCombination: groups given in a zone without them, or for VMware.
-        InvalidParameter: a group that does not exist.
-        PermissionDenied: a group of another account.
+        InvalidCombination: groups are given in a zone without security groups, or for VMware.
+        InvalidParameter: a group does not exist.
+        PermissionDenied: a group belongs to another account.
     """
     requested = request.security_group_ids is not None or request.security_group_names is not None
     enabled = zone.network_type is NetworkType.BASIC or zone.security_groups_enabled
@@ -201,13 +201,10 @@ def choose_security_groups(
 
 
 def requested_security_groups(connection: Connection, request: DeployRequest, owner: Owner) -> tuple[int, ...]:
-    """Return the internal ids of the requested security groups.
-
-    If the request names no group, the owner's default group is returned. Raises InvalidParameter for an unknown
-    group.
+    """Return the internal ids of the requested security groups, or of the owner's default group if none are.
 
     Raises:
-        InvalidParameter, PermissionDenied.
+        InvalidParameter, PermissionDenied: a group does not exist or belongs to another account.
     """
     if request.security_group_names is not None:
         found = facts.read_security_groups(connection, owner, names=request.security_group_names)

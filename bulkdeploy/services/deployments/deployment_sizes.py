@@ -1,4 +1,4 @@
-"""The sizes of each VM of a deployment: cores, MHz, MiB and its volumes in bytes."""
+"""The sizes of each VM of a deployment: cores, MHz per core, MiB of memory, and bytes of each volume."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -36,8 +36,8 @@ def vm_sizes(configuration: Configuration, offering: OfferingFacts, request: Dep
     The sizes are those of the offering. The sizes of a custom offering are in ``details``.
 
     Raises:
-        InvalidParameter, InvalidCombination: sizes missing, out of bounds, above a limit of MOST, or given for a
-            fixed offering.
+        InvalidParameter, InvalidCombination: sizes are missing, out of bounds, above a limit of MOST, or given for
+        a fixed offering.
     """
     sizes = _sizes_of(offering, request)
     for size, (setting, detail, unit) in zip(sizes, MOST, strict=True):
@@ -103,7 +103,7 @@ def vm_disks(
     all offerings that the call names, by internal id.
 
     Raises:
-        InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
+        InvalidParameter, InvalidCombination: a size is missing, out of bounds or determined by the offering.
     """
     data = list(request.data_disks)
     root_offering = None
@@ -227,7 +227,7 @@ def disk_gib(configuration: Configuration, requested_gib: int | None, offering: 
     """Return the size of a disk of this offering in GiB. ``requested_gib`` is the value of the parameter ``size``.
 
     Raises:
-        InvalidParameter, InvalidCombination: a size that is missing, out of bounds or not the caller's to give.
+        InvalidParameter, InvalidCombination: the size is missing, out of bounds or determined by the offering.
     """
     if not offering.customized:
         if requested_gib is not None:

@@ -1,4 +1,4 @@
-"""Rules for health checks of guests: where they may connect to, and which hypervisors can ask guest agents."""
+"""Rules for health checks of guests: the allowed addresses, and hypervisors with guest agents."""
 
 from collections.abc import Sequence
 
@@ -17,13 +17,13 @@ NETWORKS_SETTING = "guest_health_networks"
 def require_checkable(
     connection: Connection, system: System, check: HealthCheck, vm_ids: Sequence[int], parameter: str, value: object
 ) -> None:
-    """Check that the guests of these VMs can be asked by a health check.
+    """Check that a health check is possible for the guests of these VMs.
 
     ``parameter`` and ``value`` are the parameter of the request that needs the check; the error names them.
 
     Raises:
         InvalidParameter: the settings allow no connections to a guest, a VM has no default address, or a
-            hypervisor's driver cannot ask guest agents.
+            hypervisor's driver does not support guest agents.
     """
     if check.port is None:
         for hypervisor in hypervisors_of_vms(connection, vm_ids):

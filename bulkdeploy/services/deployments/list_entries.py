@@ -1,4 +1,4 @@
-"""Errors of one entry of a call's list. The errors name the entry in the format of a parameter."""
+"""Errors about one entry of a call's list. The errors name the entry in the format of a parameter."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -45,7 +45,7 @@ def entry_of(call: DeployCall, request: DeployRequest) -> Iterator[None]:
 
 @contextmanager
 def named_entry(number: int) -> Iterator[None]:
-    """Name this entry in errors that are raised inside the block."""
+    """Add the number of an entry to errors that are raised inside the block."""
     try:
         yield
     except (ParameterError, PermissionDenied) as error:

@@ -30,9 +30,9 @@ def register_user_data(
     """Register user data under names. ``params`` are the names of its variables, separated by commas.
 
     Raises:
-        InvalidParameter: some data breaks a rule of user data, an owner has user data of a name, or there is no
-            such owner.
-        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+        InvalidParameter: data violates a rule of user data, an owner already has user data with this name, or there
+            is no such owner.
+        InvalidCombination, PermissionDenied: under the same conditions as ``services.ownership.lock_owner``.
     """
     contents = _columns(connection, batch, method)
     owners = lock_owners(connection, caller, batch)
@@ -61,8 +61,8 @@ def replace_user_data(connection: Connection, caller: Caller, changes: Sequence[
     """Replace the contents of registered user data. VMs that were deployed with the old contents keep them.
 
     Raises:
-        InvalidParameter: some data breaks a rule of user data, or was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: data violates a rule of user data, or the registered user data was deleted.
+        PermissionDenied: the caller may not access the user data.
     """
     refs = [ref for ref, _ in changes]
     locked = lock_all_own(connection, caller, refs, NOUN)
@@ -87,10 +87,10 @@ def _columns(connection: Connection, batch: Sequence[Arguments], method: str) ->
 
 
 def require_user_data(connection: Connection, caller: Caller, ref: EntityRef | None) -> None:
-    """Check that the caller may see this registered user data, if any is named. It may have been deleted.
+    """Check that the caller may see this registered user data, even if it was deleted. None is accepted.
 
     Raises:
-        PermissionDenied: it is another account's.
+        PermissionDenied: the user data belongs to another account.
     """
     if ref is not None:
         _read(connection, caller, ref)
@@ -100,8 +100,8 @@ def registered_content(connection: Connection, caller: Caller, ref: EntityRef) -
     """Return the content of the registered user data that ``userdataid`` names, in base64.
 
     Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to use.
+        InvalidParameter: the user data was deleted.
+        PermissionDenied: the caller may not use the user data.
     """
     row = _read(connection, caller, ref)
     if row.removed is not None:
@@ -121,9 +121,10 @@ def delete_user_data(
     """Delete registered user data. VMs that were deployed with it keep their copy.
 
     Raises:
-        InvalidParameter, InvalidCombination: one was deleted; or as ``services.ownership.require_same_owner``.
-        PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
-        ResourceInUse: one is linked to a template or ISO.
+        InvalidParameter, InvalidCombination: some of the user data was deleted; or under the same conditions as
+        ``services.ownership.require_same_owner``.
+        PermissionDenied: the caller may not access some of the user data, or the named owner does not own it.
+        ResourceInUse: some of the user data is linked to a template or ISO.
     """
     owners = [owner for _, owner in lock_all_own(connection, caller, refs, NOUN)]
     require_same_owner(connection, caller, named, [owner.account_id for owner in owners], NOUN)

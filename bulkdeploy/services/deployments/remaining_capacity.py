@@ -1,8 +1,7 @@
-"""The number of further VMs that a bulk call could make, their places, and what limits them.
+"""The number of further VMs that a bulk call could deploy, their hosts, and what limits their number.
 
-Reads, and claims nothing.
-
-Every rule of the bulk call is asked as it asks it: what it may name, limits, addresses, and the planner.
+Nothing is claimed. Every rule of the bulk call is checked in the same way: names of objects, limits, addresses and
+placement.
 """
 
 from collections.abc import Sequence
@@ -50,19 +49,19 @@ def calculate_capacity(
 ) -> dict[str, Any]:
     """Return how many more VMs like this the owner could deploy with one call.
 
-    The fields of ``calculateCapacity``.
+    The result has the fields of the command ``calculateCapacity``.
 
     Args:
-        connection: in a transaction.
-        caller: who asks.
-        request: as for the bulk call; its count is not looked at.
-        tiered: where no more fit, go on with smaller ones, down to the least that the offering allows.
-        n1: keep room for the loss of any one host.
+        connection: has an open transaction.
+        caller: the caller.
+        request: the request of a bulk call; its number of VMs is ignored.
+        tiered: whether to continue with smaller VMs, down to the minimum of the offering, when no more VMs fit.
+        n1: whether to reserve capacity for the failure of any one host.
 
     Raises:
-        ParameterError, PermissionDenied, OwnerDisabled: as the bulk call would.
-        InvalidCombination: ``tiered`` with an offering of one size.
-        PlannerNotInstalled: the offering or the call names a planner that is not there.
+        ParameterError, PermissionDenied, OwnerDisabled: the bulk call would raise the same error.
+        InvalidCombination: ``tiered`` is given, and the offering has a fixed size.
+        PlannerNotInstalled: the offering or the call names a planner that is not installed.
     """
     configuration = read_configuration(connection)
     savepoint = connection.begin_nested()  # of the network that a first deployment would make, nothing is kept
@@ -168,7 +167,10 @@ def _answer(connection: Connection, before: ZoneSnapshot, sizes: _Sizes) -> dict
 
 
 def _in_turn(host_ids: Sequence[int]) -> list[tuple[int, int]]:
-    """Return pairs of a host and its number of VMs, in the order in which the hosts get their first VM."""
+    """Count the VMs of each host.
+
+    Return pairs of host and number in the order in which the hosts got their first VM.
+    """
     counts: dict[int, int] = {}
     for host_id in host_ids:
         counts[host_id] = counts.get(host_id, 0) + 1

@@ -23,7 +23,7 @@ UNITS = {"storage pool": "bytes"}
 
 
 def places_of(planned: Planned) -> dict[str, Any]:
-    """Return the data of a kind's plan that is stored for a later call."""
+    """Return the data of a kind's plan that is stored for a later call: its hosts, pools and allocator."""
     made = planned.plan
     pool_ids = np.ascontiguousarray(made.pool_ids)
     return {
@@ -38,7 +38,7 @@ def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: b
     """Return the stored plan that a dry run of an equal call showed to this user.
 
     Raises:
-        InvalidParameter: there is no such plan, or another call was planned.
+        InvalidParameter: there is no such plan, or the plan is for a call with other parameters.
     """
     found = store.find_plan(connection, caller.user_id, index)
     if found is None:
@@ -61,8 +61,9 @@ def shown_plan(
     """Return the plan that an earlier dry run of the call stored, checked against the present state.
 
     Raises:
-        InvalidParameter: there is no such plan, or another call was planned.
-        PlanStale: a host, cluster or pool takes less than the plan needs; root admins are told which.
+        InvalidParameter: there is no such plan, or the plan is for a call with other parameters.
+        PlanStale: a host, cluster or pool has less free capacity than the plan needs; only root admins get its
+            name.
     """
     index, counts = call.shared.plan_index or 0, [count for _, count in kinds]
     kept = kept_plan(connection, call.caller, index, call.shared.plan_fingerprint)

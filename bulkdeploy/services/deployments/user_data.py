@@ -20,7 +20,7 @@ def check_user_data(given: str, *, method: str, most: int) -> str:
     ``most`` is the setting ``vm.userdata.max.length``, in base64 characters.
 
     Raises:
-        InvalidParameter: not base64, longer than the method or the setting allows, or empty.
+        InvalidParameter: the user data is not base64, is empty, or is longer than the method or the setting allows.
     """
     encoded = unquote_plus(given) if "%" in given else given
     encoded = LINE_BREAKS.sub("", encoded).rstrip()

@@ -1,8 +1,8 @@
 """Bulk operations: many VMs are selected and checked together, and one job per VM does the work.
 
-All checks come first. A call that passes them claims the hosts that its VMs get, and writes the operation, its
-jobs, their events and their outbox rows in the transaction of the call, with a constant number of statements. The
-jobs are those of the single calls.
+All checks come first. Then the transaction of the call claims the hosts of its VMs, and writes the operation, its
+jobs, their events and their outbox rows with a constant number of statements. The jobs are the same as those of
+calls for single VMs.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -43,7 +43,7 @@ class VmsRefused(InvalidParameter):
     """Raised when VMs cannot be processed and the call does not leave them out, or no VM would remain.
 
     Attributes:
-        failed: the VMs with their reasons, as answers show them.
+        failed: the VMs with their reasons, as response fields.
     """
 
     def __init__(self, parameter: str, value: str, rule: str, failed: Sequence[Mapping[str, Any]]) -> None:
@@ -102,7 +102,8 @@ def check_bulk_operation(
     """Check all selected VMs of a bulk operation and return the result. Nothing is written or locked.
 
     Raises:
-        BulkDeployError: as ``run_bulk_operation``, but VMs that cannot be processed are no error.
+        BulkDeployError: under the same conditions as ``run_bulk_operation``, but VMs that cannot be processed are
+            no error.
     """
     vms = read_pending_vms(connection, select_requested(connection, request))
     return check_vms(connection, system, caller, request.operation, vms)[1]
@@ -116,7 +117,7 @@ def run_bulk_operation(
     If an earlier call used the same token with the same parameters, the earlier operation is returned.
 
     Raises:
-        PermissionDenied: the caller may not touch a selected VM.
+        PermissionDenied: the caller may not access a selected VM.
         InvalidCombination: the call has no filter.
         InvalidParameter: the caller cannot see a VM of ``ids``; no VM is selected, or not the expected number; the
             token was used with other parameters.
@@ -144,7 +145,7 @@ def select_requested(connection: Connection, request: BulkRequest) -> list[int]:
     """Return the ids of the VMs that a request selects, in ascending order.
 
     Raises:
-        InvalidCombination, InvalidParameter: as ``run_bulk_operation``.
+        InvalidCombination, InvalidParameter: under the same conditions as ``run_bulk_operation``.
     """
     count_or_share("maxfailures", request.max_failures, 0)
     return find_selected(connection, request.selection, request.operation.states)
@@ -158,7 +159,7 @@ def check_vms(
     Returns the data that the operation prepared for the VMs, and the VMs that passed or failed.
 
     Raises:
-        PermissionDenied: the caller may not touch one of the VMs.
+        PermissionDenied: the caller may not access one of the VMs.
     """
     of_account = {f"virtual machine {vm.uuid}": vm.account_id for vm in {vm.account_id: vm for vm in vms}.values()}
     require_all_access(connection, caller, of_account)
@@ -174,7 +175,7 @@ def check_vms(
 
 
 def destruction(*, expunge: bool) -> VmOperation:
-    """Return the operation that destroys VMs that may be destroyed."""
+    """Return the bulk operation that destroys VMs. VMs that must not be destroyed are reported as failed."""
     return jobs_of_kind(DESTROY, {"expunge": expunge}, find_undestroyable)
 
 
@@ -260,7 +261,7 @@ def count_or_share(parameter: str, given: str | None, vms: int) -> int | None:
     A percentage such as ``10%`` is calculated from the number of VMs and rounded down.
 
     Raises:
-        InvalidParameter: it is neither a number nor a percentage from 0% to 100%.
+        InvalidParameter: the value is neither a number nor a percentage from 0% to 100%.
     """
     if given is None:
         return None

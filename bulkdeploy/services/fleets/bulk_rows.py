@@ -68,7 +68,10 @@ def make_jobs(
     operation_id: int,
     max_parallel: int | None,
 ) -> dict[int, UUID]:
-    """Insert jobs and return their uuids by VM id; at most ``max_parallel`` are sent after the commit."""
+    """Insert one job for each VM, and return their uuids by VM id.
+
+    At most ``max_parallel`` are sent after the commit.
+    """
     if not works:
         return {}
     queue, in_turn = bulk_queue(len(works)), _spread_over_hosts(works)

@@ -42,7 +42,8 @@ def summarise_bulk_operation(
     The checks are those of ``check_bulk_operation``. If they cannot tell VMs apart, one VM is checked for all.
 
     Raises:
-        BulkDeployError: as ``run_bulk_operation``, but VMs that cannot be processed are no error.
+        BulkDeployError: under the same conditions as ``run_bulk_operation``, but VMs that cannot be processed are
+            no error.
     """
     vm_ids = select_requested(connection, request)
     if request.operation.accepts_alike:

@@ -59,12 +59,10 @@ def choose_to_remove(members: Sequence[Row[Any]], count: int, policy: ScaleInPol
 
 
 def _turns(members: Sequence[Row[Any]]) -> Mapping[int, int]:
-    """Return the number of each VM, by id, in its cluster.
+    """Assign a number to each VM in its cluster, and return the numbers by VM id.
 
-    Removing the highest numbers first keeps the spread even.
-
-    Within a cluster, VMs are numbered alternately host by host. VMs with delete protection come first, then the
-    oldest VMs.
+    Removing the VMs with the highest numbers first keeps the spread even. Within a cluster, VMs are numbered
+    alternately host by host. VMs with delete protection come first, then the oldest VMs.
     """
     of_host: Counter[tuple[int | None, int | None]] = Counter()
     on_host: dict[int, int] = {}

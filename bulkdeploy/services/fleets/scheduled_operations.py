@@ -1,10 +1,10 @@
 """Runs of VM schedules: the sweeper starts the bulk operation of each run, or records why the run was skipped.
 
-One transaction makes the jobs of an occurrence and plans the next one. Each occurrence therefore runs once, with
-any number of sweepers and whenever one of them dies. Occurrences that passed while no sweeper ran are made up for
-by one run if the last of them is less than ``schedule.missed.max`` seconds old.
+One transaction creates the jobs of a run and plans the next run. Therefore each run happens once, with any number
+of sweepers and also if one of them dies. If runs were missed while no sweeper was active, one run replaces them if
+the last of them is less than ``schedule.missed.max`` seconds old.
 
-A schedule acts in the name of the account that it belongs to, with the rights of a user.
+A schedule acts in the name of the account that owns it, with the rights of a user.
 
 Lock order: the row of the single VM, then the schedule's row, then the VMs of the operation.
 """
@@ -78,10 +78,10 @@ ACTIONS: Mapping[str, ScheduledAction] = {
 def run_schedule(connection: Connection, *, system: System, schedule_id: int, vm_id: int | None) -> None:
     """Start the bulk operation of a schedule if it is due, and set the time of its next run.
 
-    If the VM, group or deployment of the schedule is gone, the schedule is deleted.
+    If the VM, group or deployment of the schedule no longer exists, the schedule is deleted.
 
     Raises:
-        BulkDeployError: no VM of the schedule can be processed; then ``skip_occurrence``.
+        BulkDeployError: no VM of the schedule can be processed. The caller then calls ``skip_occurrence``.
     """
     row = _lock_due(connection, schedule_id, vm_id)
     if row is None:
@@ -114,7 +114,7 @@ def run_schedule(connection: Connection, *, system: System, schedule_id: int, vm
 def skip_occurrence(
     connection: Connection, *, system: System, schedule_id: int, vm_id: int | None, why: str
 ) -> None:
-    """Plan the next occurrence of a schedule whose VMs cannot be processed now, and record why."""
+    """Set the next run of a schedule whose VMs cannot be processed now, and record ``why`` as an event."""
     del system
     row = _lock_due(connection, schedule_id, vm_id)
     if row is None:

@@ -32,9 +32,11 @@ class NewSchedule:
     """A schedule to create.
 
     Attributes:
-        target: the VM, instance group or bulk deployment that it acts on. None: the caller's VMs with ``tags``.
-        parameter: the name of the parameter that gave the target.
-        start, end: the first and the last moment of the schedule; without a time zone they are local to ``zone``.
+        target: the VM, instance group or bulk deployment on which the schedule acts. None selects the caller's VMs
+            with ``tags``.
+        parameter: the name of the parameter that names the target.
+        start, end: the first and the last moment of the schedule; without a time zone they are in the time zone
+        ``zone``.
     """
 
     target: EntityRef | None
@@ -53,8 +55,8 @@ def create_schedule(connection: Connection, caller: Caller, requested: NewSchedu
     """Create a schedule that runs an action on VMs at the times of a cron expression.
 
     Raises:
-        PermissionDenied: the caller may not touch the target, or may not stop VMs with force.
-        InvalidParameter: the target was deleted; or the expression or a date is not possible.
+        PermissionDenied: the caller may not access the target, or may not stop VMs by force.
+        InvalidParameter: the target was deleted, or the expression or a date is not valid.
     """
     owner = _lock_target(connection, caller, requested)
     if ACTIONS[requested.action].is_forced:
@@ -94,8 +96,8 @@ def update_schedule(connection: Connection, caller: Caller, ref: EntityRef, chan
     """Change a schedule: ``description``, ``schedule``, ``timezone``, ``startdate``, ``enddate``, ``enabled``.
 
     Raises:
-        InvalidParameter: the schedule was deleted, or a new value is not possible.
-        PermissionDenied: the schedule is not the caller's to touch.
+        InvalidParameter: the schedule was deleted, or a new value is not valid.
+        PermissionDenied: the caller may not access the schedule.
     """
     row, owner = lock_own(connection, caller, ref, NOUN)
     now = read_clock(connection)
@@ -135,8 +137,8 @@ def delete_schedules(
     If ``vm`` is given, all of them must be schedules of this VM.
 
     Raises:
-        InvalidParameter: a schedule was deleted already, or is not of the VM.
-        PermissionDenied: a schedule is not the caller's to touch.
+        InvalidParameter: a schedule was deleted already, or does not belong to the VM.
+        PermissionDenied: the caller may not access one of the schedules.
     """
     found = lock_all_own(connection, caller, refs, NOUN)
     for ref, (row, _) in zip(refs, found, strict=True):
@@ -157,7 +159,10 @@ _COLUMNS = {
 
 
 def _lock_target(connection: Connection, caller: Caller, requested: NewSchedule) -> Owner:
-    """Return the owner of the schedule's VMs; a VM or group is locked until the transaction ends."""
+    """Return the owner of the schedule's VMs.
+
+    If the target is a VM or a group, lock it until the transaction ends.
+    """
     target = requested.target
     if target is None:
         return caller.owner

@@ -41,7 +41,7 @@ class VmSelection:
 
 
 def select_exactly(vms: Sequence[Row[Any]]) -> VmSelection:
-    """Return the selection of these VMs."""
+    """Return a selection of exactly these VMs."""
     refs = tuple(EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name) for vm in vms)
     return VmSelection(filters={"ids": refs}, visible=Visibility())
 

@@ -42,8 +42,8 @@ def balance_zone(
     The job's result describes the moves. If ``plan`` is given, only the moves of this plan are made.
 
     Raises:
-        InvalidParameter: the place was deleted; or as ``plan_moves``.
-        PlanStale: as ``plan_moves``.
+        InvalidParameter: the zone, pod or cluster was deleted; or under the same conditions as ``plan_moves``.
+        PlanStale: under the same conditions as ``plan_moves``.
     """
     shown = None if plan is None else plan_moves(connection, caller, plan, (), MIGRATING).hosts()
     return submit_balancing(
@@ -64,10 +64,10 @@ def submit_balancing(
 ) -> JobTicket:
     """Create the job that balances a zone, a pod or a cluster, and return the job.
 
-    If ``moves`` (VM, host and turn) are given, the job makes these moves and no others.
+    If ``moves`` (VM, host and position in the order) are given, the job makes these moves and no others.
 
     Raises:
-        InvalidParameter: the place was deleted.
+        InvalidParameter: the zone, pod or cluster was deleted.
     """
     zone = zone_of_place(connection, place)
     if zone is None:
@@ -108,8 +108,8 @@ def show_balance(
     present state.
 
     Raises:
-        InvalidParameter: the place was deleted; or as ``plan_moves``.
-        PlanStale: as ``plan_moves``.
+        InvalidParameter: the zone, pod or cluster was deleted; or under the same conditions as ``plan_moves``.
+        PlanStale: under the same conditions as ``plan_moves``.
     """
     zone = zone_of_place(connection, place)
     if zone is None:
@@ -131,7 +131,10 @@ def show_balance(
 
 
 def balance_scope(system: System, place: EntityRef, zone_id: int) -> BalanceScope:
-    """Return the hosts that balancing a place moves VMs between, on hypervisors that move running VMs."""
+    """Return the hosts of a zone, pod or cluster between which balancing moves VMs.
+
+    Only hosts of hypervisors that can migrate running VMs are included.
+    """
     able = frozenset(
         kind
         for kind in HypervisorType

@@ -64,7 +64,8 @@ def execute_plan(
     Each entry of ``moves`` has a ``vm`` and a ``host``.
 
     Raises:
-        InvalidParameter: the cluster was deleted, or a VM or a host is not in it, or a VM cannot move there.
+        InvalidParameter: the cluster was deleted, a VM or a host is not in the cluster, or a VM cannot move to its
+            host.
         ResourceInUse: a job balances the cluster.
     """
     zone_id = _zone_of(connection, cluster)
@@ -96,7 +97,8 @@ def execute_plan(
 def balance_if_due(connection: Connection, *, system: System, cluster: EntityRef, zone_id: int) -> bool:
     """Create the job that balances a cluster, and return whether the job was created.
 
-    No job is created if one was created within the last ``drs.automatic.interval`` minutes.
+    No job is created if another job balances the cluster now or was created for it within the last
+    ``drs.automatic.interval`` minutes.
     """
     settings = read_configuration(connection)
     take_lock(connection, Lock.CLUSTER_PLANS, cluster.id)

@@ -28,7 +28,7 @@ def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Argumen
     """Create clusters, with the over-commit factors that the settings define for new clusters.
 
     Raises:
-        InvalidParameter: a pod of another zone, or a name that is taken.
+        InvalidParameter: a pod is in another zone, or a name is already used.
     """
     pods = hold_all(connection, given_refs(batch, "podid"), "podid", shared=True)
     for given in batch:
@@ -56,7 +56,7 @@ def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Ch
     """Change clusters. Later placements respect whether the clusters are enabled and managed.
 
     Raises:
-        InvalidParameter: a name that is taken, or another hypervisor while there are hosts.
+        InvalidParameter: a name is already used, or the hypervisor would change while the cluster has hosts.
     """
     switched = [cluster for cluster, given in changes if given.keys() & STATES]
     if switched:
@@ -82,6 +82,6 @@ def delete_clusters(connection: Connection, caller: Caller, places: Sequence[Ent
     """Delete empty clusters.
 
     Raises:
-        InvalidParameter: hosts or pools are still in one.
+        InvalidParameter: a cluster still has hosts or pools.
     """
     delete_places(connection, caller, places, clusters.CONTENTS, EventType.CLUSTER_DELETE, KIND)

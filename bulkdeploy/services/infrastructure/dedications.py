@@ -32,9 +32,9 @@ def dedicate_places(
     """Dedicate zones, pods, clusters or hosts to domains or accounts. All later placements respect the dedication.
 
     Raises:
-        InvalidParameter: the place, the domain or the account is not there, the place has a holder, or what it lies
-            in, or what lies in it, has another one.
-        ResourceInUse: VMs of others are on its hosts.
+        InvalidParameter: the object, the domain or the account does not exist, the object is dedicated already, or
+            an object that contains it or that it contains is dedicated to another holder.
+        ResourceInUse: VMs of other owners are on the object's hosts.
     """
     parameter = f"{kind.name.lower()}id"
     places = [given[parameter] for given in batch]
@@ -70,10 +70,10 @@ def dedicate_places(
 
 
 def release_places(connection: Connection, caller: Caller, places: Sequence[EntityRef]) -> None:
-    """Remove the dedications of places of one kind.
+    """Remove the dedications of zones, pods, clusters or hosts. All ``places`` must have the same type.
 
     Raises:
-        InvalidParameter: a place is not dedicated.
+        InvalidParameter: an object is not dedicated.
     """
     parameter = f"{places[0].entity.name.lower()}id"
     _hold(connection, places, parameter)
@@ -89,7 +89,7 @@ def release_places(connection: Connection, caller: Caller, places: Sequence[Enti
 
 
 def _hold(connection: Connection, places: Sequence[EntityRef], parameter: str) -> dict[int, Mapping[str, Any]]:
-    """Lock places of one kind, after their zones, and return the rows of the places by internal id.
+    """Lock zones, pods, clusters or hosts, after their zones, and return their rows by internal id.
 
     No placement is planned in these zones until the transaction ends.
     """
@@ -105,9 +105,9 @@ def _zone_id(row: Mapping[str, Any]) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Holder:
-    """The account or domain to which a place is dedicated.
+    """The account or domain to which a zone, pod, cluster or host is dedicated.
 
-    If ``account_id`` is None, the place is dedicated to a domain and the domains below it.
+    If ``account_id`` is None, it is dedicated to a domain and its subdomains.
     """
 
     domain: EntityRef
@@ -131,7 +131,7 @@ def _holders(
 
 
 class _Dedications:
-    """The dedications in some zones, indexed by place and by each place that contains the place."""
+    """The dedications in some zones, indexed by the dedicated object and by each object that contains it."""
 
     def __init__(self, there: Iterable[Dedicated]) -> None:
         self._at: dict[Path, Dedicated] = {}
@@ -145,11 +145,11 @@ class _Dedications:
             self._inside.setdefault(one.path[:level], []).append(one)
 
     def add(self, parameter: str, place: EntityRef, path: Path, holder: _Holder) -> None:
-        """Add the dedication of one more place.
+        """Add the dedication of one more zone, pod, cluster or host.
 
         Raises:
-            InvalidParameter: it is dedicated, or of two places, one in the other, the inner one's holder would not
-                be part of the outer one's.
+            InvalidParameter: the object is already dedicated, or of two objects, one of which contains the other,
+                the inner object's holder would not be part of the outer object's holder.
         """
         if path in self._at:
             raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is dedicated already")
@@ -165,7 +165,10 @@ class _Dedications:
 
 
 def _groups(connection: Connection, holders: Iterable[_Holder]) -> dict[tuple[int, int | None], int]:
-    """Return the holders' groups of type ExplicitDedication by domain and account, with the names of CloudStack."""
+    """Return the ids of the holders' groups of type ExplicitDedication, by domain and account.
+
+    Missing groups are created with CloudStack's names.
+    """
     wanted = {(holder.domain.id, holder.account_id): holder for holder in holders}
     found = dedications.dedication_groups(connection, {domain_id for domain_id, _ in wanted})
     missing = {key: holder for key, holder in wanted.items() if key not in found}
@@ -187,7 +190,7 @@ def _groups(connection: Connection, holders: Iterable[_Holder]) -> dict[tuple[in
 
 
 def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """Return the finished job of a call that dedicated a place. Its result is the dedication."""
+    """Return the finished job of a call that dedicated an object. The job's result is the dedication."""
     word = place.entity.name.lower()
     row = only_row(dedications.list_dedications(connection, place.entity, {f"{word}id": place}, ONE))
     cmd = f"{CLASSES}Dedicate{_kind(place)}Cmd"
@@ -195,7 +198,7 @@ def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTi
 
 
 def released(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
-    """Return the job that ended a dedication."""
+    """Return the finished job of a call that removed a dedication."""
     return done_with_success(connection, caller, f"{CLASSES}ReleaseDedicated{_kind(place)}Cmd", _about(place))
 
 

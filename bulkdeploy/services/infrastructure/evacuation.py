@@ -25,10 +25,10 @@ from bulkdeploy.store.jobs.done_jobs import Instance
 
 
 def host_answers(connection: Connection, system: System, host: EntityRef) -> bool | None:
-    """Return whether a host responds to its driver now. This runs before the transaction.
+    """Return whether a host responds to its driver now, or None if the driver cannot tell. No transaction is open.
 
     Raises:
-        InvalidParameter: there is no driver for it.
+        InvalidParameter: there is no driver for the host's hypervisor.
     """
     row = read_address(connection, host.id)
     require_driver(system.drivers, row.hypervisor, "id", str(host.uuid))
@@ -53,10 +53,10 @@ def evacuate_host(
     ``evacuate_host.MODES``. If ``plan`` requests a dry run, the planned moves are returned.
 
     Raises:
-        InvalidParameter: the host was removed; or it answers and is not to be fenced, or cannot be; or nobody says
-            that it is off; or as ``plan_moves``.
-        PlanStale: as ``plan_moves``.
-        ResourceUnavailable: as ``moves_off``.
+        InvalidParameter: the host was removed, it responds and ``force`` is not given or it cannot be fenced, or
+            nothing confirms that it is off; or under the same conditions as ``plan_moves``.
+        PlanStale: under the same conditions as ``plan_moves``.
+        ResourceUnavailable: under the same conditions as ``moves_off``.
     """
     row = lock_host(connection, host.id)
     uuid = str(host.uuid)

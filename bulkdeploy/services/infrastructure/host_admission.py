@@ -1,4 +1,4 @@
-"""The cluster to which a host is added, and the hardware that the machine reports."""
+"""The cluster to which a host is added, and the hardware that the host reports."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -27,10 +27,10 @@ LOCAL = "local"
 
 
 def find_clusters(connection: Connection, batch: Sequence[Arguments]) -> list[Mapping[str, Any]]:
-    """Return the clusters that hosts are to join (``store.infrastructure.clusters.facts``).
+    """Return the cluster for each new host (``store.infrastructure.clusters.facts``), in the order of ``batch``.
 
     Raises:
-        InvalidParameter: there is no such cluster, or zone, pod, cluster and hypervisor do not belong together.
+        InvalidParameter: there is no such cluster, or zone, pod, cluster and hypervisor do not match.
     """
     by_id = clusters.facts_by_id(connection, {ref.id for ref in given_refs(batch, "clusterid")})
     pods = {given["podid"].id for given in batch if "clusterid" not in given}
@@ -67,20 +67,20 @@ def driver_of(system: System, hypervisor: str) -> HypervisorDriver:
     """Return the driver of a hypervisor.
 
     Raises:
-        InvalidParameter: the settings name none.
+        InvalidParameter: the settings name no driver for it.
     """
     require_driver(system.drivers, hypervisor, "hypervisor", hypervisor)
     return system.drivers.driver_for(hypervisor)
 
 
 def reach(system: System, hosts: Sequence[NewHost]) -> list[HostModel]:
-    """Connect to machines, register them as hosts, read their hardware, and write the files that all hosts have.
+    """Connect to machines, register them as hosts, read their hardware, and write the files that all hosts need.
 
-    Returns the hardware of each host. Raises an error if a driver or a host rejects the request.
+    Returns the hardware of each host.
 
     Raises:
-        InvalidParameter: there is no driver for one, or its url names nothing that could be one.
-        ResourceUnavailable: one does not answer.
+        InvalidParameter: there is no driver for a hypervisor, or a driver rejects a URL.
+        ResourceUnavailable: a host does not respond.
     """
     models: dict[UUID, HostModel] = {}
     for hypervisor in dict.fromkeys(host.hypervisor for host in hosts):
@@ -100,7 +100,7 @@ def end_leftovers(connection: Connection, system: System, host: EntityRef) -> No
     The call can be repeated. It changes no row.
 
     Raises:
-        ResourceUnavailable: the host does not answer, or a guest may still run there.
+        ResourceUnavailable: the host does not respond, or a guest may still run there.
     """
     address = address_of(read_address(connection, host.id))
     kept = guests_kept_on(connection, host.id)
@@ -147,7 +147,7 @@ def vms_limit(hypervisor: str) -> int:
 
 
 def hardware(model: HostModel) -> dict[str, Any]:
-    """Return the hardware that a host reports, as columns."""
+    """Convert the hardware that a host reports to columns of its row."""
     return {
         "ip_address": model.ip_address,
         "cpu_sockets": model.cpu_sockets,
@@ -160,7 +160,7 @@ def hardware(model: HostModel) -> dict[str, Any]:
 
 
 def local_pool(host: EntityRef, values: Mapping[str, Any], model: HostModel) -> dict[str, Any]:
-    """Return the pool of a host's own disks, called ``<host>-local``."""
+    """Return the row of the storage pool for a host's own disks, which is called ``<host>-local``."""
     return {
         **{column: values[column] for column in ("zone_id", "pod_id", "cluster_id", "ip_address")},
         "host_id": host.id,

@@ -55,10 +55,10 @@ def prepare_host_for_maintenance(
     returned.
 
     Raises:
-        InvalidParameter: the host was removed, or is in maintenance or on its way there, or its hypervisor cannot
-            move the VMs that are on it; or as ``plan_moves``.
-        PlanStale: as ``plan_moves``.
-        ResourceUnavailable: as ``moves_off``.
+        InvalidParameter: the host was removed, is in maintenance or preparing for it, or its hypervisor cannot
+            migrate its VMs; or under the same conditions as ``plan_moves``.
+        PlanStale: under the same conditions as ``plan_moves``.
+        ResourceUnavailable: under the same conditions as ``moves_off``.
     """
     row = _locked(connection, host, PREPARE_HOST.states)
     if holds_vms(connection, host.id):
@@ -87,10 +87,10 @@ def migrate_host(
     plan shows; if it requests a dry run, only the planned moves are returned.
 
     Raises:
-        InvalidParameter: the host was removed, or its hypervisor cannot move the VMs that are on it; or as
-            ``plan_moves``.
-        PlanStale: as ``plan_moves``.
-        ResourceUnavailable: as ``moves_off``.
+        InvalidParameter: the host was removed, or its hypervisor cannot migrate its VMs; or under the same
+            conditions as ``plan_moves``.
+        PlanStale: under the same conditions as ``plan_moves``.
+        ResourceUnavailable: under the same conditions as ``moves_off``.
     """
     row = _locked(connection, host, MIGRATE_HOST.states)
     if holds_vms(connection, host.id):
@@ -115,7 +115,7 @@ def cancel_host_maintenance(connection: Connection, system: System, caller: Call
     Moves that have started are completed. VMs that have not moved yet stay on the host.
 
     Raises:
-        InvalidParameter: the host was removed, or is not in maintenance nor on its way there.
+        InvalidParameter: the host was removed, or is neither in maintenance nor preparing for it.
     """
     row = _locked(connection, host, CANCELLABLE)
     set_resource_state(connection, [host.id], HostResourceState.ENABLED)

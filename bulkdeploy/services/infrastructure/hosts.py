@@ -1,7 +1,7 @@
 """Operations on hosts: add, update, reconnect and delete.
 
-What a host has is learnt from its driver, which reaches it before a row is written: a process that dies
-in between leaves a machine that knows a uuid that is never used.
+The hardware of a host is read by its driver, which registers the host before a row is written. If the process dies
+in between, the machine stores a uuid that is never used.
 """
 
 from collections.abc import Mapping, Sequence
@@ -62,9 +62,9 @@ class ReachedHost:
     """A machine that was registered as a host and whose hardware was read. Its row is not written yet.
 
     Attributes:
-        values: its columns.
-        vms_limit: VMs that it holds at most.
-        has_pool: whether its own disks become a storage pool.
+        values: the columns of the host's row.
+        vms_limit: the maximum number of VMs on the host.
+        has_pool: whether the host's own disks become a storage pool.
     """
 
     cluster: EntityRef
@@ -88,9 +88,9 @@ def reach_new_hosts(connection: Connection, system: System, batch: Sequence[Argu
     If the zone allows local storage, the disks of each host become a storage pool.
 
     Raises:
-        InvalidParameter: places that do not belong together, a hypervisor that is not the cluster's or has no
-            driver, or a url that no host can be made of.
-        ResourceUnavailable: a host does not answer.
+        InvalidParameter: zone, pod and cluster do not match, a hypervisor is not the cluster's or has no driver, or
+            a driver rejects a URL.
+        ResourceUnavailable: a host does not respond.
     """
     rows = find_clusters(connection, batch)
     hardware_of = host_rows.guest_hardware(connection, [row["id"] for row in rows])
@@ -156,7 +156,7 @@ def update_hosts(connection: Connection, caller: Caller, changes: Sequence[Chang
     """Change hosts. Later placements respect whether the hosts are enabled.
 
     Raises:
-        InvalidParameter: a name that is taken, or a host in maintenance, which is neither enabled nor disabled.
+        InvalidParameter: a name is already used, or a host in maintenance would be enabled or disabled.
     """
     rows = hold_all(connection, [host for host, _ in changes])
     written = [(host, _changed_columns(host, rows[host.id], given)) for host, given in changes]
@@ -181,8 +181,9 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
     """Delete hosts without VMs, and the pools of their own disks.
 
     Raises:
-        InvalidParameter: one is not in maintenance, and the call is not ``forced``.
-        ResourceInUse: VMs are, or are about to be, on one, or volumes on its disks; ``forced`` or not.
+        InvalidParameter: a host is not in maintenance, and ``forced`` is false.
+        ResourceInUse: VMs are on a host or about to start there, or volumes are on its disks, even if ``forced`` is
+            true.
     """
     rows = hold_all(connection, refs)
     for host in refs:
@@ -208,8 +209,8 @@ def reach_again(connection: Connection, system: System, host: EntityRef) -> Host
     hosts.
 
     Raises:
-        InvalidParameter: it was deleted, is being evacuated, or there is no url to reach it by.
-        ResourceUnavailable: it does not answer, or a guest that does not belong to it may still run there.
+        InvalidParameter: the host was deleted, is being evacuated, or has no URL.
+        ResourceUnavailable: the host does not respond, or a guest that is not registered on it may still run there.
     """
     facts = host_rows.reaching_facts(connection, host.id)
     if facts is None or facts["url"] is None:
@@ -230,7 +231,7 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reac
     """Write the hardware that a reconnected host reports, and set the host to Up; the job's result is the host.
 
     Raises:
-        InvalidParameter: it was deleted, is being evacuated, or was fenced after it was reached.
+        InvalidParameter: the host was deleted, is being evacuated, or was fenced after ``reach_again``.
     """
     row = hold(connection, host)
     _require_not_evacuated(connection, host)

@@ -1,4 +1,7 @@
-"""Hosts and storage pools of another cloud. Their data comes from that cloud; no driver is called."""
+"""Hosts and storage pools that are imported from another cloud.
+
+Their data comes from that cloud; no driver is called.
+"""
 
 from collections.abc import Sequence
 from typing import Any
@@ -28,7 +31,7 @@ def learnt_hosts(connection: Connection, system: System, batch: Sequence[Argumen
     """Return the hosts of another cloud in the form that ``add_hosts`` accepts.
 
     Raises:
-        InvalidParameter: places that do not belong together, or a hypervisor that is not the cluster's.
+        InvalidParameter: zone, pod and cluster do not match, or a hypervisor is not the cluster's.
     """
     del system
     return [_host(given, row) for given, row in zip(batch, find_clusters(connection, batch), strict=True)]
@@ -62,7 +65,7 @@ def follow_hosts(connection: Connection, caller: Caller, changes: Sequence[Chang
     """Update hosts with the values that another cloud reports. Claims on the hosts are not changed.
 
     Raises:
-        InvalidParameter: a name that is taken.
+        InvalidParameter: a name is already used.
     """
     hold_all(connection, [host for host, _ in changes])
     written = [(host, columns_of(hosts.LEARNT, given)) for host, given in changes]
@@ -88,7 +91,7 @@ def follow_pools(connection: Connection, caller: Caller, changes: Sequence[Chang
     """Update storage pools with the values that another cloud reports. Claims on the pools are not changed.
 
     Raises:
-        InvalidParameter: a name that is taken.
+        InvalidParameter: a name is already used.
     """
     hold_all(connection, [pool for pool, _ in changes])
     written = [

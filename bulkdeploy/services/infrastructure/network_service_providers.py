@@ -1,6 +1,6 @@
 """Network service providers of physical networks: add, configure, enable and delete.
 
-bulkdeploy runs no routers; providers are here because clients that build a zone want to see them enabled.
+bulkdeploy runs no routers. Providers exist only because clients that create a zone require enabled providers.
 """
 
 from collections.abc import Sequence
@@ -35,7 +35,8 @@ def add_provider(connection: Connection, caller: Caller, given: Arguments) -> Jo
     """Add a disabled network service provider to a physical network, and return the job of the call.
 
     Raises:
-        InvalidParameter: the physical network was deleted, or has it already; or it has no such service.
+        InvalidParameter: the physical network was deleted or already has the provider, or the provider does not
+            offer a service.
     """
     network: EntityRef = given["physicalnetworkid"]
     hold(connection, network, "physicalnetworkid", shared=True)
@@ -51,7 +52,8 @@ def update_provider(connection: Connection, caller: Caller, provider: EntityRef,
     """Enable or disable a provider, or change the services that it offers.
 
     Raises:
-        InvalidParameter: it was deleted, or must be configured before it is enabled; or it has no such service.
+        InvalidParameter: the provider was deleted, or must be configured before it is enabled; or the provider does
+            not offer a service.
     """
     row = hold(connection, provider)
     state = given.get("state", row["state"])
@@ -76,7 +78,7 @@ def delete_providers(connection: Connection, caller: Caller, providers: Sequence
     """Delete network service providers.
 
     Raises:
-        InvalidParameter: one was deleted.
+        InvalidParameter: one of the providers was deleted.
     """
     hold_all(connection, providers)
     remove_rows(connection, providers)
@@ -84,7 +86,7 @@ def delete_providers(connection: Connection, caller: Caller, providers: Sequence
 
 
 def deleted(connection: Connection, caller: Caller, provider: EntityRef) -> JobTicket:
-    """Return the job that deleted a provider."""
+    """Return the finished job of a call that deleted a provider."""
     cmd = f"{COMMANDS}network.DeleteNetworkServiceProviderCmd"
     return done_with_success(connection, caller, cmd, subject(KIND, provider))
 
@@ -95,7 +97,7 @@ def configure_element(
     """Enable or disable the element of a network service provider; the job's result is the element.
 
     Raises:
-        InvalidParameter: the provider was deleted, or is of another kind than ``key``.
+        InvalidParameter: the provider was deleted, or is not of the type ``key``.
     """
     names = ELEMENTS_BY_KEY[key]
     hold(connection, element)

@@ -1,4 +1,4 @@
-"""Operations on physical networks. CloudStack runs them as jobs; here they finish with the call."""
+"""Operations on physical networks. In CloudStack these calls run as jobs; here the jobs end with the call."""
 
 import re
 from collections.abc import Collection, Mapping, Sequence
@@ -44,10 +44,10 @@ LARGEST_VNI = 2**24 - 1
 
 
 def create_networks(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Create physical networks, disabled, with the providers that each starts with.
+    """Create disabled physical networks with their default providers, and return the networks.
 
     Raises:
-        InvalidParameter: a value that breaks its rule, or a second one for a Basic zone.
+        InvalidParameter: a value violates its rule, or a Basic zone would get a second physical network.
     """
     zones = hold_all(connection, given_refs(batch, "zoneid"), "zoneid")  # alone: a Basic zone has one
     taken = parents_in_use(connection, physical_networks.PHYSICAL_NETWORKS_OF_A_ZONE, zones)
@@ -99,7 +99,7 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
     """Change physical networks.
 
     Raises:
-        InvalidParameter: a value that breaks its rule.
+        InvalidParameter: a value violates its rule.
     """
     rows = hold_all(connection, [network for network, _ in changes])
     written = [
@@ -122,8 +122,8 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
     """Delete physical networks, with their traffic types and providers.
 
     Raises:
-        InvalidParameter: one was deleted.
-        ResourceInUse: guest networks or public address ranges are on one.
+        InvalidParameter: one of the physical networks was deleted.
+        ResourceInUse: guest networks or public address ranges use one of them.
     """
     hold_all(connection, refs)
     ids = [network.id for network in refs]
@@ -137,7 +137,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
 
 
 def deleted(connection: Connection, caller: Caller, network: EntityRef) -> JobTicket:
-    """Return the job that deleted a physical network."""
+    """Return the finished job of a call that deleted a physical network."""
     cmd = f"{COMMANDS}DeletePhysicalNetworkCmd"
     return done_with_success(connection, caller, cmd, subject(KIND, network))
 

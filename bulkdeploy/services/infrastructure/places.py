@@ -22,12 +22,12 @@ def delete_places(
     event: EventType,
     kind: str,
 ) -> None:
-    """Delete empty places of one kind, and their dedications.
+    """Delete empty zones, pods or clusters, which all have the same type, and their dedications.
 
-    ``contents`` lists the objects, by name, that prevent the deletion of a place.
+    ``contents`` lists the kinds of objects, by name, that prevent the deletion.
 
     Raises:
-        InvalidParameter: something is still in one, or one was deleted.
+        InvalidParameter: an object is not empty, or was deleted already.
     """
     hold_all(connection, places)
     left = what_hangs_on(connection, contents, [place.id for place in places])

@@ -31,8 +31,8 @@ def create_pods(connection: Connection, caller: Caller, batch: Sequence[Argument
     """Create pods in zones and return them.
 
     Raises:
-        InvalidParameter, InvalidCombination: a name that is taken, a range outside of its network, or a
-            management network that overlaps another pod's.
+        InvalidParameter, InvalidCombination: a name is already used, an address range is outside of its network, or
+        a management network overlaps that of another pod.
     """
     zones = given_refs(batch, "zoneid")
     hold_all(connection, zones, "zoneid")  # alone: two pods at once would not see each other's network
@@ -60,7 +60,7 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
     """Change pods. Later placements respect whether the pods are enabled.
 
     Raises:
-        InvalidParameter, InvalidCombination: as ``create_pods``.
+        InvalidParameter, InvalidCombination: under the same conditions as ``create_pods``.
     """
     zones = zones_of(connection, [pod for pod, _ in changes])
     change_zone_rules(connection, {zones[pod.id].id for pod, given in changes if given.keys() & STATES})
@@ -86,7 +86,7 @@ def delete_pods(connection: Connection, caller: Caller, places: Sequence[EntityR
     """Delete empty pods.
 
     Raises:
-        InvalidParameter: something is still in one.
+        InvalidParameter: one of them is not empty.
     """
     delete_places(connection, caller, places, pods.CONTENTS, EventType.POD_DELETE, KIND)
 

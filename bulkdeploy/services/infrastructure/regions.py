@@ -28,7 +28,7 @@ def update_region(connection: Connection, caller: Caller, number: int, values: M
     """Set columns of a region.
 
     Raises:
-        InvalidParameter: there is no such region, or another one has the new name.
+        InvalidParameter: there is no such region, or another region has the new name.
     """
     name = _existing_name(connection, number)
     if values and not regions.update_region(connection, number, values):
@@ -40,7 +40,7 @@ def remove_region(connection: Connection, caller: Caller, number: int) -> None:
     """Remove a region.
 
     Raises:
-        InvalidParameter: there is no such region, or it is the one of this installation.
+        InvalidParameter: there is no such region, or it is the region of this installation.
     """
     name = _existing_name(connection, number)
     if number == regions.LOCAL:

@@ -29,7 +29,7 @@ def add_type(connection: Connection, caller: Caller, given: Arguments) -> JobTic
     """Add a traffic type to a physical network.
 
     Raises:
-        InvalidParameter: the physical network was deleted, or carries it already.
+        InvalidParameter: the physical network was deleted, or already has the traffic type.
     """
     network: EntityRef = given["physicalnetworkid"]
     hold(connection, network, "physicalnetworkid", shared=True)
@@ -44,7 +44,7 @@ def update_type(connection: Connection, caller: Caller, one: EntityRef, given: A
     """Change the bridges of a traffic type. An empty value removes the bridge.
 
     Raises:
-        InvalidParameter: it was deleted.
+        InvalidParameter: the traffic type was deleted.
     """
     labels = {**hold(connection, one)["labels"], **_labels(given)}
     change_row(connection, one, {"labels": {name: label for name, label in labels.items() if label}})
@@ -56,8 +56,8 @@ def delete_types(connection: Connection, caller: Caller, refs: Sequence[EntityRe
     """Remove traffic types from physical networks.
 
     Raises:
-        InvalidParameter: one was deleted.
-        ResourceInUse: guest networks or public address ranges of a physical network need one.
+        InvalidParameter: one of the traffic types was deleted.
+        ResourceInUse: guest networks or public address ranges of a physical network need one of the traffic types.
     """
     rows = hold_all(connection, refs)
     used = what_hangs_on(
@@ -72,7 +72,7 @@ def delete_types(connection: Connection, caller: Caller, refs: Sequence[EntityRe
 
 
 def deleted(connection: Connection, caller: Caller, one: EntityRef) -> JobTicket:
-    """Return the job that removed a traffic type."""
+    """Return the finished job of a call that removed a traffic type."""
     return done_with_success(connection, caller, f"{COMMANDS}DeleteTrafficTypeCmd", subject(KIND, one))
 
 

@@ -29,8 +29,8 @@ def create_zones(connection: Connection, caller: Caller, batch: Sequence[Argumen
     """Create zones and return them. VMs can be placed in a zone after it is enabled.
 
     Raises:
-        InvalidParameter, InvalidCombination: places that do not go together, or a name that is taken.
-        PermissionDenied: a domain is outside the caller's reach.
+        InvalidParameter, InvalidCombination: parameters contradict each other, or a name is already used.
+        PermissionDenied: the caller may not access a domain.
     """
     domains = given_refs(batch, "domainid")
     require_domains(connection, caller, domains)
@@ -61,7 +61,7 @@ def update_zones(connection: Connection, caller: Caller, changes: Sequence[Chang
     """Change zones. Later placements respect whether the zones are enabled.
 
     Raises:
-        InvalidParameter, InvalidCombination: as ``create_zones``.
+        InvalidParameter, InvalidCombination: under the same conditions as ``create_zones``.
     """
     change_zone_rules(connection, [zone.id for zone, given in changes if "allocationstate" in given])
     rows = hold_all(connection, [zone for zone, _ in changes])
@@ -88,6 +88,6 @@ def delete_zones(connection: Connection, caller: Caller, places: Sequence[Entity
     """Delete empty zones.
 
     Raises:
-        InvalidParameter: something is still in one.
+        InvalidParameter: one of them is not empty.
     """
     delete_places(connection, caller, places, zones.CONTENTS, EventType.ZONE_DELETE, KIND)

@@ -71,7 +71,7 @@ def cancel_bulk_operation(
 
     Raises:
         PermissionDenied: the caller may not act for the operation's account.
-        InvalidParameter: all its jobs are finished, or it was cancelled before.
+        InvalidParameter: all jobs of the operation are finished, or it was cancelled before.
     """
     group = JobGroup.DEPLOYMENT if operation.entity is Entity.DEPLOYMENT else JobGroup.OPERATION
     account_id = operation_owner(connection, group, operation.id)

@@ -1,8 +1,8 @@
 """Finished jobs for calls that are asynchronous in the API but end immediately in this service.
 
-CloudStack answers many calls with a job that only change rows. Here the transaction that makes the change
-also writes the job, finished, with its result: the client polls once. A call that is refused is refused at
-once and makes no job.
+CloudStack returns a job for many calls that only change rows. Here the transaction that makes the change also
+writes the finished job with its result, so the client polls once. A rejected call returns an error immediately and
+creates no job.
 """
 
 from collections.abc import Mapping
@@ -40,5 +40,5 @@ def done_with_object(
 def done_with_success(
     connection: Connection, caller: Caller, cmd: str, instance: Instance | None = None
 ) -> JobTicket:
-    """Return the ticket of a job whose result is ``{"success": true}``."""
+    """Create a job that has already succeeded, with the result ``{"success": true}``, and return its ticket."""
     return JobTicket(str(insert_done_job(connection, caller, cmd, SUCCESS_RESULT, instance)))

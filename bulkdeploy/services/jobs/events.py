@@ -1,6 +1,7 @@
 """Operations that archive and delete events of the caller, and for admins also the events of all accounts below.
 
-Given ids must all be within reach; type and dates choose among what is.
+If ids are given, the caller must be allowed to access all of them. Type and dates select among the accessible
+events.
 """
 
 from collections.abc import Mapping
@@ -20,8 +21,8 @@ def archive_events(connection: Connection, caller: Caller, arguments: Mapping[st
     """Archive the events that the arguments select.
 
     Raises:
-        InvalidCombination: neither ids nor type nor dates.
-        PermissionDenied: an id is not within the caller's reach.
+        InvalidCombination: neither ids nor a type nor dates are given.
+        PermissionDenied: the caller may not access an event.
     """
     _change(connection, caller, arguments, delete=False)
 
@@ -30,7 +31,7 @@ def delete_events(connection: Connection, caller: Caller, arguments: Mapping[str
     """Delete the events that the arguments select.
 
     Raises:
-        InvalidCombination, PermissionDenied: as for ``archive_events``.
+        InvalidCombination, PermissionDenied: under the same conditions as ``archive_events``.
     """
     _change(connection, caller, arguments, delete=True)
 

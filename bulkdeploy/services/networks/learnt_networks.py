@@ -1,4 +1,4 @@
-"""Networks of another cloud. Their VLANs and addresses come from that cloud; none is chosen here."""
+"""Networks that are imported from another cloud. Their VLANs and addresses come from that cloud."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -23,7 +23,7 @@ def add_networks(connection: Connection, caller: Caller, batch: Sequence[Argumen
     """Write the rows of another cloud's networks. The addresses of Shared networks become separate address ranges.
 
     Raises:
-        InvalidParameter: no such owner, or a gateway that is not in its network.
+        InvalidParameter: there is no such owner, or a gateway is not in its network.
     """
     owners = lock_owners(connection, caller, [_owned(given) for given in batch])
     rows = [_row(given, owner) for given, owner in zip(batch, owners, strict=True)]
@@ -47,10 +47,7 @@ def add_networks(connection: Connection, caller: Caller, batch: Sequence[Argumen
 
 
 def _owned(given: Arguments) -> Arguments:
-    """Return the parameters that name the owner.
-
-    A domain's network belongs to no particular account: the caller's is used.
-    """
+    """Return the parameters of a network with its owner. A domain's network is owned by the caller's account."""
     return {} if given.get("acltype") == OF_DOMAIN else given
 
 

@@ -1,6 +1,6 @@
-"""Network permissions, which let other accounts of the owner's domain have VMs in a network.
+"""Network permissions, which allow other accounts of the owner's domain to have VMs in a network.
 
-VMs that are in the network stay there when the permission is taken back.
+If a permission is removed, VMs that are in the network stay there.
 """
 
 from collections.abc import Mapping, Sequence
@@ -35,9 +35,9 @@ def create_permissions(
     The owner of the network and accounts that already have the permission are skipped.
 
     Raises:
-        InvalidParameter: the network was deleted, or belongs to a domain or a project; or an account is not one of
-            the domain that the network's owner is in.
-        PermissionDenied: the network or a project is not the caller's to touch.
+        InvalidParameter: the network was deleted, or belongs to a domain or a project; or an account is not in the
+            domain of the network's owner.
+        PermissionDenied: the caller may not access the network or a project.
     """
     row, owner = _lock_network(connection, caller, network)
     chosen = _accounts(connection, caller, owner, names, uuids, projects)
@@ -56,7 +56,7 @@ def remove_permissions(
     """Remove the permissions of accounts and projects to have VMs in a network.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``create_permissions``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``create_permissions``.
     """
     row, owner = _lock_network(connection, caller, network)
     store.remove_permissions(connection, [row.id], _accounts(connection, caller, owner, names, uuids, projects))
@@ -67,7 +67,7 @@ def reset_permissions(connection: Connection, caller: Caller, network: EntityRef
     """Remove the permissions of all accounts and projects to have VMs in a network.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``create_permissions``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``create_permissions``.
     """
     row, owner = _lock_network(connection, caller, network)
     store.remove_permissions(connection, [row.id])
@@ -78,7 +78,7 @@ def list_permissions(connection: Connection, caller: Caller, network: EntityRef)
     """Return the permissions for a network.
 
     Raises:
-        PermissionDenied: the network is not the caller's to touch.
+        PermissionDenied: the caller may not access the network.
     """
     account_id, _ = owner_and_offering(connection, network.id)
     require_access(connection, caller, account_id, f"network {network.uuid}")

@@ -1,7 +1,7 @@
 """Operations on guest networks: create, update, restart and delete.
 
-A network is rows: VLAN and addresses, which VMs are given. There is no appliance that serves it, so nothing is
-built, and restarting one finds nothing to restart.
+A network consists of rows: a VLAN and addresses that VMs get. No appliance serves a network, so creating a network
+starts nothing, and restarting a network only records an event.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,8 +49,9 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
     Existing VMs keep their DNS domain.
 
     Raises:
-        InvalidParameter: one was deleted, or an offering or a server does not go with it.
-        PermissionDenied: one is not the caller's to touch, or an offering not the caller's to use.
+        InvalidParameter: one of the networks was deleted, or an offering or a DNS server does not match the
+            network.
+        PermissionDenied: the caller may not access one of the networks, or may not use an offering.
     """
     locked = lock_all_own(connection, caller, [ref for ref, _ in changes], NOUN)
     rows = [row for row, _ in locked]
@@ -101,8 +102,8 @@ def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
     """Record the restart of a network as an event. Nothing else happens, because no appliance serves the network.
 
     Raises:
-        InvalidParameter: it was deleted, or no VM has a NIC in it and the network is not shared.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: the network was deleted, or no VM has a NIC in it and the network is not shared.
+        PermissionDenied: the caller may not access the network.
     """
     row, owner = lock_own(connection, caller, ref, NOUN)
     if row.state != SHARED_STATE and ref.id not in store.users_of(connection, [ref.id]):
@@ -113,12 +114,12 @@ def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
 
 
 def delete_networks(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
-    """Delete networks that no VM has a nic in, with their addresses.
+    """Delete networks in which no VM has a NIC, and their addresses.
 
     Raises:
-        InvalidParameter: one was deleted, or only the system uses it.
-        PermissionDenied: one is not the caller's to touch.
-        ResourceInUse: a VM that is not expunged has a nic in one.
+        InvalidParameter: one of the networks was deleted, or only the system uses it.
+        PermissionDenied: the caller may not access one of the networks.
+        ResourceInUse: a VM that is not expunged has a NIC in one of the networks.
     """
     locked = lock_all_own(connection, caller, refs, NOUN)
     for ref, (row, _) in zip(refs, locked, strict=True):
@@ -142,7 +143,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
 
 
 def deleted_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
-    """Return the job that deleted a network."""
+    """Return the finished job of a call that deleted a network."""
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))
 
 
@@ -150,7 +151,7 @@ def offering_of(connection: Connection, caller: Caller, ref: EntityRef) -> Offer
     """Return the offering of a network that the caller may change.
 
     Raises:
-        PermissionDenied: it is not the caller's to touch.
+        PermissionDenied: the caller may not access the network.
     """
     account_id, offering_id = store.owner_and_offering(connection, ref.id)
     require_access(connection, caller, account_id, f"{NOUN} {ref.uuid}")

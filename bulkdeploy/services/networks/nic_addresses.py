@@ -38,10 +38,10 @@ def add_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address: s
     If no address is requested, a free address of the network is used.
 
     Raises:
-        InvalidParameter: the VM is in no state for it, the nic was removed or has as many as it may, its network
-            has no addresses, or the address is malformed or in use.
-        PermissionDenied: the VM is not the caller's.
-        InsufficientAddresses: the network has none left.
+        InvalidParameter: the VM's state does not allow the operation, the NIC was removed or has the maximum number
+            of addresses, its network has no addresses, or the address is malformed or in use.
+        PermissionDenied: the caller may not access the VM.
+        InsufficientAddresses: the network has no free address.
     """
     held, vm, owner, network = _lock(connection, caller, "nicid", nic, nic.id, ADD_NIC.states)
     most, used = read_configuration(connection).number(MOST), store.count_secondary_ips(connection, nic.id)
@@ -68,8 +68,8 @@ def remove_ip(connection: Connection, caller: Caller, ip: EntityRef) -> JobTicke
     """Remove a secondary IP address from its NIC and release it. The job's result is only a success.
 
     Raises:
-        InvalidParameter: it was removed, or the VM is in no state for it.
-        PermissionDenied: the VM is not the caller's.
+        InvalidParameter: the address was removed, or the VM's state does not allow the operation.
+        PermissionDenied: the caller may not access the VM.
     """
     seen = store.read_secondary_ip(connection, ip.id)
     if seen is None:
@@ -90,7 +90,8 @@ def change_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address
     The guest uses the new address from its next start.
 
     Raises:
-        InvalidParameter, PermissionDenied, InsufficientAddresses: as ``add_ip``; or the VM is not Stopped.
+        InvalidParameter, PermissionDenied, InsufficientAddresses: under the same conditions as ``add_ip``; or the
+        VM is not Stopped.
     """
     held, vm, _, network = _lock(connection, caller, "nicid", nic, nic.id, {VmState.STOPPED})
     address = _take(connection, vm, network, nic, ip_address)
@@ -108,7 +109,10 @@ def _lock(
     nic_id: int,
     states: Collection[StrEnum],
 ) -> tuple[Row[Any], Row[Any], Owner, NetworkFacts]:
-    """Return the nic, its VM's row, locked with all addresses of the network, the VM's owner, and the network."""
+    """Lock a VM, and all addresses of the network of its NIC.
+
+    Return the NIC, the VM's row, its owner and the network.
+    """
     seen = store.read_nic(connection, nic_id)
     if seen is None:
         raise InvalidParameter(parameter, str(named.uuid), "the nic was removed")

@@ -1,6 +1,6 @@
 """Operations on the NICs of VMs: add, remove, and make default.
 
-Which nic is the default one is a matter of rows: hypervisors are not told.
+The default NIC is stored only in rows; hypervisors do not know which NIC is the default.
 """
 
 from functools import partial
@@ -49,10 +49,10 @@ def add_nic(
     If the VM runs, a job also adds the NIC to the guest.
 
     Raises:
-        InvalidParameter: the VM is in no state for it or in the network already, the network is not for it,
-            or the address or MAC address is malformed or in use.
-        PermissionDenied: the VM is not the caller's, or its owner may not use the network.
-        InsufficientAddresses: the network has no address left.
+        InvalidParameter: the VM's state does not allow the operation, the VM is in the network already, the network
+            is not available to the VM, or the IP or MAC address is malformed or in use.
+        PermissionDenied: the caller may not access the VM, or its owner may not use the network.
+        InsufficientAddresses: the network has no free address.
     """
     if mac is not None and not rows.MAC.fullmatch(mac.lower()):
         raise InvalidParameter("macaddress", mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
@@ -76,8 +76,9 @@ def remove_nic(connection: Connection, system: System, caller: Caller, vm: Entit
     If the VM runs, the NIC's address is released only after the guest has lost the NIC.
 
     Raises:
-        InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one.
-        PermissionDenied: the VM is not the caller's.
+        InvalidParameter: the VM's state does not allow the operation, the VM does not have the NIC, or it is the
+            default NIC.
+        PermissionDenied: the caller may not access the VM.
     """
     row, owner = vm_of(connection, caller, vm)
     rows.check_removable(store.live_nics(connection, vm.id), vm.uuid, nic)
@@ -93,8 +94,9 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
     """Make a NIC the default NIC of its VM; the job's result is the VM.
 
     Raises:
-        InvalidParameter: the VM is in no state for it or has no such nic, or it is the default one already.
-        PermissionDenied: the VM is not the caller's.
+        InvalidParameter: the VM's state does not allow the operation, the VM does not have the NIC, or it is the
+            default NIC already.
+        PermissionDenied: the caller may not access the VM.
     """
     vm_of(connection, caller, vm)
     row = lock_vm(connection, vm.id)
@@ -126,7 +128,7 @@ def done(
 
 
 def vm_of(connection: Connection, caller: Caller, vm: EntityRef) -> tuple[Row[Any], Owner]:
-    """Return the VM and its owner without a lock, because addresses must be locked before VMs."""
+    """Return the row of a VM and its owner without locking it, because addresses must be locked before VMs."""
     row = store.read_vm(connection, vm.id)
     return row, require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
 

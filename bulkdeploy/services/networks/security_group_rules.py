@@ -1,6 +1,7 @@
 """Operations on rules of security groups: add and remove.
 
-These are rows: the sweeper hands them to hypervisors that can apply them (``provisioning.watches.filter_updates``).
+Only rows change. The sweeper sends the rules to hypervisors that can apply them
+(``provisioning.watches.filter_updates``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -66,9 +67,9 @@ def authorize(
     has are skipped; otherwise they are an error.
 
     Raises:
-        InvalidParameter, InvalidCombination: a number, network or group that breaks a rule, or a rule that
-            the security group has already.
-        PermissionDenied: a group is not the caller's to touch, or not of the owner that is named.
+        InvalidParameter, InvalidCombination: a port, CIDR or group is not valid, or a security group already has
+        one of the rules.
+        PermissionDenied: the caller may not access a group, or the named owner does not own a group.
     """
     for requested in batch:
         _check(requested)
@@ -156,11 +157,11 @@ def _peers(
 def revoke(
     connection: Connection, caller: Caller, direction: Direction, rules: Sequence[EntityRef]
 ) -> list[EntityRef]:
-    """Remove rules, and return the groups that had them, in the order of the rules.
+    """Remove rules, and return their groups in the order of the rules.
 
     Raises:
-        InvalidParameter: a rule is gone, or is one of the other direction.
-        PermissionDenied: its group is not the caller's to touch.
+        InvalidParameter: a rule was removed already, or has the other direction.
+        PermissionDenied: the caller may not access a rule's group.
     """
     groups = store.groups_of(connection, direction, [rule.id for rule in rules])
     for rule in rules:
@@ -183,6 +184,6 @@ def revoke(
 
 
 def revoked(connection: Connection, caller: Caller, direction: Direction, group: EntityRef) -> JobTicket:
-    """Return the job that removed a rule of a group."""
+    """Return the finished job of a call that removed a rule of a group."""
     cmd = f"{COMMANDS}.RevokeSecurityGroup{direction.title()}Cmd"
     return done_with_success(connection, caller, cmd, about(group))

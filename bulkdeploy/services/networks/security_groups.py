@@ -35,8 +35,8 @@ def create_security_groups(connection: Connection, caller: Caller, batch: Sequen
     """Create security groups without rules and return them.
 
     Raises:
-        InvalidParameter: an owner has a group of the name, or there is no such owner.
-        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+        InvalidParameter: an owner already has a group with the name, or there is no such owner.
+        InvalidCombination, PermissionDenied: under the same conditions as ``services.ownership.lock_owner``.
     """
     owners = lock_owners(connection, caller, batch)
     rows = [
@@ -62,8 +62,9 @@ def update_security_groups(connection: Connection, caller: Caller, changes: Sequ
     """Rename security groups. An empty name is ignored.
 
     Raises:
-        InvalidParameter: one was deleted, is the default group, or its owner has one of the new name.
-        PermissionDenied: one is not the caller's to touch.
+        InvalidParameter: one of the groups was deleted, is the default group, or its owner already has a group with
+            the new name.
+        PermissionDenied: the caller may not access one of the groups.
     """
     locked = lock_all_own(connection, caller, [ref for ref, _ in changes], NOUN)
     for (ref, given), (row, owner) in zip(changes, locked, strict=True):
@@ -83,9 +84,9 @@ def delete_security_groups(
     """Delete security groups with their rules.
 
     Raises:
-        InvalidParameter: one was deleted, or is a default group.
-        PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
-        ResourceInUse: a VM is in one, or a rule of another group names it.
+        InvalidParameter: one of the groups was deleted, or is a default group.
+        PermissionDenied: the caller may not access one of the groups, or the named owner does not own one of them.
+        ResourceInUse: a VM is in one of the groups, or a rule of another group names it.
     """
     locked = lock_all_own(connection, caller, groups, NOUN)
     owners = [owner for _, owner in locked]

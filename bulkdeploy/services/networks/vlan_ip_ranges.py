@@ -29,12 +29,12 @@ SHARED = "Shared"
 
 
 def create_ranges(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[EntityRef]:
-    """Add ranges to guest networks; with ``forvirtualnetwork``, to zones' public addresses.
+    """Add address ranges to guest networks, or with ``forvirtualnetwork`` to the public addresses of zones.
 
     Raises:
-        MissingParameter, InvalidParameter, InvalidCombination: a value that breaks its rule, addresses outside the
-            gateway's network, a range that overlaps another, or no network that it could belong to.
-        PermissionDenied: the network is not the caller's to touch.
+        MissingParameter, InvalidParameter, InvalidCombination: a value violates its rule, addresses are outside the
+        gateway's network, a range overlaps another range, or no network for a range exists.
+        PermissionDenied: the caller may not access the network.
     """
     of_guests = [given for given in batch if not given.get("forvirtualnetwork")]
     guests = iter(_of_guests(connection, caller, of_guests))
@@ -59,11 +59,11 @@ def create_ranges(connection: Connection, caller: Caller, batch: Sequence[Argume
 
 
 def delete_ranges(connection: Connection, caller: Caller, ranges: Sequence[EntityRef]) -> None:
-    """Delete ranges of which no address is in use.
+    """Delete address ranges of which no address is in use.
 
     Raises:
-        InvalidParameter: one was deleted.
-        ResourceInUse: VMs have addresses of one.
+        InvalidParameter: one of the ranges was deleted.
+        ResourceInUse: a VM has an address of one of the ranges.
     """
     hold_all(connection, ranges)
     used = vlan_ip_ranges.count_addresses(connection, [one.id for one in ranges])
@@ -178,7 +178,7 @@ def _networks(connection: Connection, batch: Sequence[Arguments]) -> list[Entity
 
 
 def _check_overlaps(connection: Connection, rows: Sequence[Mapping[str, Any]]) -> None:
-    """Reject ranges of a network, or of a zone's public addresses, that have an address in common."""
+    """Raise an error if two ranges of a network, or of a zone's public addresses, have an address in common."""
     networks = {row["network_id"] for row in rows if "network_id" in row}
     zones = {row["zone_id"] for row in rows if "zone_id" in row}
     there = vlan_ip_ranges.ranges_of(connection, networks, zones)
@@ -220,7 +220,7 @@ def _needed(given: Arguments, parameter: str) -> str:
 
 
 def _vlan(written: str) -> str | None:
-    """Return a VLAN's number, with or without ``vlan://``; ``untagged`` is none."""
+    """Return the number in a VLAN parameter, with or without the prefix ``vlan://``, or None for ``untagged``."""
     bare = written.lower().removeprefix("vlan://")
     if bare in ("", vlan_ip_ranges.UNTAGGED):
         return None

@@ -29,7 +29,8 @@ def add_annotation(
 
     Raises:
         InvalidParameter: no resource of this type has the id.
-        PermissionDenied: the resource is not the caller's; a resource without an owner is root admins' only.
+        PermissionDenied: the caller may not access the resource, or it has no owner and the caller is not a root
+            admin.
     """
     uuid, account_id = _annotated(connection, caller, entity_type, entity_id)
     values = {

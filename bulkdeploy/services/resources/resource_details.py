@@ -40,9 +40,9 @@ def add_details(
     """Write details of a resource. Existing details with the same keys are replaced.
 
     Raises:
-        InvalidParameter: no resource of this type has the id, or a key or a value is empty or too long, or a key is
-            that of a hidden detail and the caller is below root admin.
-        PermissionDenied: the resource is not the caller's to touch; zones are root admins'.
+        InvalidParameter: no resource of this type has the id, or a key or a value is empty or too long, or a hidden
+            detail has the key and the caller is not a root admin.
+        PermissionDenied: the caller may not access the resource; only root admins may access zones.
     """
     for text in (*details, *details.values()):
         if not 0 < len(text) <= LONGEST:
@@ -66,7 +66,7 @@ def remove_details(
 
     Raises:
         InvalidParameter: no resource of this type has the id.
-        PermissionDenied: the resource is not the caller's to touch; zones are root admins'.
+        PermissionDenied: the caller may not access the resource; only root admins may access zones.
     """
     _owner(connection, caller, resource_type, ref)
     store.delete_details(connection, resource_type, ref.id, key, hidden=caller.is_root_admin)
@@ -76,7 +76,7 @@ def remove_details(
 
 
 def _owner(connection: Connection, caller: Caller, resource_type: str, ref: EntityRef) -> int:
-    """Lock a resource and return the account that owns it. A zone counts as the caller's."""
+    """Lock a resource and return the id of the account that owns it. A zone is treated as owned by the caller."""
     if ref.entity is not ENTITIES[resource_type] or ref.removed:
         raise InvalidParameter("resourceid", str(ref.uuid), f"there is no {resource_type} with this id")
     row: Mapping[str, Any] = hold(connection, ref, "resourceid", shared=True)

@@ -35,9 +35,9 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
     """Create affinity groups without VMs, each owned by one account or project.
 
     Raises:
-        InvalidParameter: an owner has a group of the name, there is no such type or owner, or groups of
-            that type are made by dedicating a place.
-        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+        InvalidParameter: an owner already has a group with the name, there is no such type or owner, or only
+            dedications create groups of this type.
+        InvalidCombination, PermissionDenied: under the same conditions as ``services.ownership.lock_owner``.
     """
     kinds = [_affinity_type(given["type"]).value for given in batch]
     owners = lock_owners(connection, caller, batch)
@@ -81,9 +81,9 @@ def delete_affinity_groups(
     """Delete affinity groups. Their VMs stay on their hosts and are removed from the groups.
 
     Raises:
-        InvalidParameter: one was deleted.
-        PermissionDenied: one is not the caller's to touch, or not of the owner that is named.
-        ResourceInUse: a place is dedicated through one.
+        InvalidParameter: one of the groups was deleted.
+        PermissionDenied: the caller may not access one of the groups, or the named owner does not own one of them.
+        ResourceInUse: a zone, pod, cluster or host is dedicated by one of the groups.
     """
     rows = hold_all(connection, groups)
     account_ids = [rows[group.id]["account_id"] for group in groups]
@@ -106,7 +106,7 @@ def delete_affinity_groups(
 
 
 def deleted(connection: Connection, caller: Caller, group: EntityRef) -> JobTicket:
-    """Return the job that deleted a group."""
+    """Return the finished job of a call that deleted an affinity group."""
     return done_with_success(connection, caller, f"{COMMANDS}.DeleteAffinityGroupCmd", subject(KIND, group))
 
 
@@ -125,7 +125,7 @@ def _affinity_type(text: str) -> AffinityType:
 def _require_root_admin(caller: Caller, group: EntityRef) -> None:
     """Raise PermissionDenied unless the caller is a root admin.
 
-    Affinity groups of a domain belong to dedicated places.
+    Affinity groups of a domain belong to dedicated zones, pods, clusters and hosts.
     """
     if not caller.is_root_admin:
         raise PermissionDenied(

@@ -1,7 +1,7 @@
 """Custom actions of the extension that runs VMs: add, update, delete, and run on a VM by a job.
 
-A custom action is an action that the extension's own executable knows beside those of every extension; no other
-program is ever run. There is one extension, that of the settings.
+A custom action is an action that the extension's own executable offers in addition to the standard actions. No
+other program is ever run. There is one extension, which the settings name.
 """
 
 from collections.abc import Mapping
@@ -56,7 +56,7 @@ class Extension:
 
 
 def read_extension(system: System) -> Extension | None:
-    """Return the extension that the settings name for a hypervisor, or None if they name none."""
+    """Return the extension that the settings configure for a hypervisor, or None if none is configured."""
     for driver in system.drivers:
         if driver.program is not None:
             path = driver.program
@@ -65,10 +65,10 @@ def read_extension(system: System) -> Extension | None:
 
 
 def require_extension(system: System, given: str | None) -> Extension:
-    """Return the extension, which a call may name by its id.
+    """Return the configured extension. If ``given`` is not None, it must be the id of this extension.
 
     Raises:
-        InvalidParameter: there is no extension, or none of this id.
+        InvalidParameter: there is no extension, or it has another id.
     """
     found = read_extension(system)
     if found is None or (given is not None and given.lower() != str(found.uuid)):
@@ -83,8 +83,8 @@ def add_custom_action(connection: Connection, system: System, caller: Caller, gi
     Root admins may run an enabled action even if their role type is not allowed explicitly.
 
     Raises:
-        InvalidParameter: the name is malformed or taken, or a parameter of the action breaks a rule; or as
-            ``require_extension``.
+        InvalidParameter: the name is malformed or already used, or a parameter of the action violates a rule; or
+            under the same conditions as ``require_extension``.
     """
     require_extension(system, given["extensionid"])
     name = given["name"]
@@ -108,10 +108,10 @@ def add_custom_action(connection: Connection, system: System, caller: Caller, gi
 
 
 def update_custom_action(connection: Connection, caller: Caller, ref: EntityRef, given: Arguments) -> None:
-    """Change an action. Parameters, details and roles that are given replace all that the action had.
+    """Change an action. Given parameters, details and roles replace all existing ones.
 
     Raises:
-        InvalidParameter: the action was deleted, or a parameter of the action breaks a rule.
+        InvalidParameter: the action was deleted, or a parameter of the action violates a rule.
     """
     hold(connection, ref)
     columns = _columns(given)
@@ -135,7 +135,7 @@ def _columns(given: Arguments) -> dict[str, Any]:
 
 
 def _role_types(given: tuple[str, ...]) -> list[str]:
-    """Root admins may run every action."""
+    """Return the role types that may run an action: the given types and Admin, because root admins may run all."""
     return sorted({*given, RoleType.ADMIN.value})
 
 
@@ -158,9 +158,9 @@ def run_custom_action(
     The job's result contains the success of the action and its output.
 
     Raises:
-        InvalidParameter: the action was deleted or is disabled, a value breaks the rules of its parameter, or the
-            VM is not run by an extension or is in no state for it.
-        PermissionDenied: the VM is not the caller's to touch, or the caller's role may not run the action.
+        InvalidParameter: the action was deleted or is disabled, a value violates the rules of its parameter, the
+            extension does not run the VM, or the VM's state does not allow it.
+        PermissionDenied: the caller may not access the VM, or the caller's role may not run the action.
     """
     action = store.read_action(connection, ref.id)
     if action is None:

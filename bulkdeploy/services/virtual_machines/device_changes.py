@@ -20,20 +20,20 @@ def is_changed_now(
     """Change the devices of a VM in this transaction if no job is needed, and return whether the change was made.
 
     ``change`` writes the rows and returns the locked row of the VM. If the VM runs, the change is only tried and
-    rolled back, so that the call fails with the errors that the job would have. If a job works on the VM, nothing
-    is tried, because the state after this job is unknown.
+    rolled back, so that the call fails with the errors that the job would have. If the VM has an unfinished job,
+    nothing is tried, because the state after this job is unknown.
 
     Args:
-        connection: in a transaction.
+        connection: has an open transaction.
         kind: the kind of job that makes the change while the VM runs.
         vm: the VM.
-        account_id: its owner, by whose rights the change was judged.
-        change: makes it.
+        account_id: the owner for whom the caller's permission was checked.
+        change: makes the change.
 
     Raises:
-        InvalidParameter: the VM is in no state for it, and no job works on it, or it has
-            snapshots that the change would spoil; or what ``change`` raises.
-        TransactionConflict: the VM was given to another owner meanwhile; repeat the whole transaction.
+        InvalidParameter: the VM's state does not allow the change and it has no unfinished job, or the VM has
+            snapshots that the change would make unusable; or an error of ``change``.
+        TransactionConflict: another transaction changed the VM's owner; the whole transaction must be repeated.
     """
     seen = read_vm_row(connection, vm.id)
     if seen.removed or (not seen.has_job and seen.state not in kind.states):

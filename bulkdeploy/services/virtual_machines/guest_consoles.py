@@ -27,7 +27,7 @@ VM = "virtualmachineid"
 
 
 class ConsoleRefused(BulkDeployError):
-    """The VM of a valid token does not run any more."""
+    """Raised or returned when the VM of a valid console token does not run any more."""
 
 
 class UnknownConsoleToken(BulkDeployError):
@@ -55,8 +55,8 @@ def new_token(
     """Return a token that opens a console of a running VM once, within TOKEN_SECONDS, together with ``extra``.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it does not run, or its hypervisor has no such console.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM does not run, or its hypervisor has no such console.
     """
     row = read_vm_row(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
@@ -71,7 +71,7 @@ def new_token(
 
 
 def console_of(connection: Connection, token: str, extra: str) -> Console | ConsoleRefused | UnknownConsoleToken:
-    """Return the console that a token is for, or why the token opens none. The token is used up in any case."""
+    """Return the console that a token opens, or the error if it opens none. The token is used up in any case."""
     row = take_token(connection, _joined(token, extra))
     if row is None:
         return UnknownConsoleToken()
@@ -92,7 +92,7 @@ def connect(system: System, console: Console) -> socket.socket:
     """Connect to a console for the user of its token, and return the socket, which the caller must close.
 
     Raises:
-        DriverError: it cannot be reached.
+        DriverError: the console cannot be reached.
     """
     driver = system.drivers.driver_for(console.host.hypervisor)
     with working_for(current_request(), console.user_id):
@@ -100,5 +100,5 @@ def connect(system: System, console: Console) -> socket.socket:
 
 
 def _joined(token: str, extra: str) -> str:
-    """Return the stored combination of both: neither is of use alone."""
+    """Return the text whose hash is stored: the token together with ``extra``, so that neither is valid alone."""
     return f"{token}\n{extra}"

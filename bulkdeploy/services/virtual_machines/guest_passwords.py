@@ -1,8 +1,8 @@
 """Passwords of guests: generated or given, stored encrypted, and returned in the result of the job that set them.
 
-A row holds the password for the hypervisor, which gives it to the guest at the next start. The job's result holds
-it for the account whose user called, until the job expires. Both are encrypted: neither a dump of the database nor
-listAsyncJobs shows it.
+The VM's row stores the password for the hypervisor, which passes it to the guest at the next start. The job's
+result stores the password for the account of the caller, until the job expires. Both are encrypted, so neither a
+dump of the database nor listAsyncJobs shows the password.
 """
 
 import re
@@ -40,9 +40,9 @@ def reset_password(
     The guest uses the new password from its next start.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it is not stopped, its hypervisor or its template takes no passwords, or the one given
-            breaks the rule.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM is not stopped, its hypervisor or its template does not support passwords, or the
+            given password violates the rule.
     """
     if given is not None and not GIVEN.fullmatch(given):
         raise InvalidParameter(PASSWORD, "...", "it must be 6 to 128 ASCII characters without spaces")

@@ -28,8 +28,8 @@ def create_instance_group(
     """Create an empty instance group and return its fields.
 
     Raises:
-        InvalidParameter: the owner has a group of this name, or there is no such owner.
-        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+        InvalidParameter: the owner already has a group with this name, or there is no such owner.
+        InvalidCombination, PermissionDenied: under the same conditions as ``services.ownership.lock_owner``.
     """
     owner = lock_owner(connection, caller, named)
     ref = insert_entity(connection, Entity.INSTANCE_GROUP, name=name, account_id=owner.account_id)
@@ -46,8 +46,8 @@ def update_instance_group(
     """Rename an instance group and return its fields.
 
     Raises:
-        InvalidParameter: it was deleted, or its owner has one of the new name.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: the group was deleted, or its owner already has a group with the new name.
+        PermissionDenied: the caller may not access the group.
     """
     row, owner = lock_own(connection, caller, ref, NOUN)
     if name is not None and name != row.name:
@@ -59,11 +59,11 @@ def update_instance_group(
 
 
 def delete_instance_groups(connection: Connection, caller: Caller, groups: Sequence[EntityRef]) -> None:
-    """Delete groups; their VMs stay and are in no group.
+    """Delete instance groups. Their VMs are not deleted and have no group afterwards.
 
     Raises:
-        InvalidParameter: one was deleted.
-        PermissionDenied: one is not the caller's to touch.
+        InvalidParameter: one of the groups was deleted.
+        PermissionDenied: the caller may not access one of the groups.
     """
     owners = [owner for _, owner in lock_all_own(connection, caller, groups, NOUN)]
     remove_rows(connection, groups)

@@ -1,8 +1,7 @@
-"""VMs of another cloud, whose rows follow its report (one file: one comparison).
+"""VMs that are imported from another cloud: their rows follow the cloud's report (one file: one comparison).
 
-A VM is skipped while a job of this service works on it.
-
-They were placed there: no plan, no limit and no driver has a say, and capacity is booked as it is used.
+A VM is skipped while a job of this service works on it. The other cloud has placed these VMs, so no placement,
+limit or driver is used here, and capacity is claimed as it is used.
 """
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -62,7 +61,10 @@ class LearntVolume:
 
 @dataclass(frozen=True, slots=True)
 class LearntNic:
-    """A nic of a VM."""
+    """A NIC of a VM that another cloud reports. All ids are uuids.
+
+    ``ip`` is None if the NIC has no IPv4 address.
+    """
 
     uuid: UUID
     vm: UUID
@@ -102,13 +104,14 @@ class LearntVm:
 
 @dataclass(frozen=True, slots=True)
 class LearntMachines:
-    """VMs and volumes of another cloud.
+    """VMs and volumes that another cloud reports.
 
     Attributes:
-        vms: with their nics.
-        volumes: of these VMs all, and others that are attached to nothing.
-        gone_vms: what it had and has no longer, as ``gone_volumes``.
-        is_all: whether it has no others.
+        vms: the VMs, with their NICs.
+        volumes: all volumes of these VMs, and volumes that are not attached.
+        gone_vms: VMs that no longer exist in the other cloud.
+        gone_volumes: volumes that no longer exist in the other cloud.
+        is_all: whether the report contains all VMs and volumes of the other cloud.
     """
 
     vms: Sequence[LearntVm]
@@ -140,11 +143,12 @@ def follow_virtual_machines(
     A VM is skipped if a job works on it or has worked on it since the report was read.
 
     Args:
-        connection: in a transaction.
-        caller: in whose name.
-        machines: what it says.
-        read: when the reading of it began, by the database's clock.
-        is_of_cloud: whether VMs of a hypervisor type are made there; then that cloud decides on their addresses.
+        connection: has an open transaction.
+        caller: the caller in whose name rows are written.
+        machines: the report.
+        read: the time at which reading the report began, by the database's clock.
+        is_of_cloud: tells whether VMs of a hypervisor type run in the other cloud, which then chooses their
+            addresses.
     """
     return _Following(connection, caller, machines, read, is_of_cloud).run()
 
@@ -521,13 +525,11 @@ def _ids_of(machines: LearntMachines) -> set[UUID]:
 
 
 def ordered_there(connection: Connection, ids: Collection[UUID]) -> dict[UUID, UUID | None]:
-    """Return the service's VM or volume for each id of the other cloud.
-
-    None means that the id is of an earlier attempt.
+    """Return this service's VM or volume for each id of the other cloud, or None for an id of an earlier attempt.
 
     Args:
-        connection: to read through.
-        ids: those that matter; others may be among what is found.
+        connection: the connection for reading.
+        ids: the ids to find. The result may contain other ids as well.
     """
     found: dict[UUID, UUID | None] = {}
     for row in counterparts.noted_among(connection, ids):
@@ -569,7 +571,7 @@ class _Ranges:
             self._by_network.setdefault(network_id, []).append(bounds)
 
     def of(self, network_id: int, ip: str | None) -> int | None:
-        """Return the range that contains the address, or None."""
+        """Return the id of the range that contains the address, or None if there is no such range or no address."""
         if ip is None:
             return None
         number = int(IPv4Address(ip))

@@ -1,8 +1,8 @@
 """Leases of virtual machines: the sweeper stops or destroys a VM once its lease has expired.
 
-One transaction makes the job and ends the lease. The action is therefore taken once, with any number of sweepers
-and whenever one of them dies. An action that is rejected, such as the destruction of a protected VM, is recorded as
-an event and tried again after ``instance.lease.scheduler.interval``.
+One transaction creates the job and ends the lease. Therefore the action happens once, with any number of sweepers
+and also if one of them dies. A rejected action, such as the destruction of a protected VM, is recorded as an event
+and tried again after ``instance.lease.scheduler.interval``.
 
 The sweeper acts in the name of the account that owns the VM, with the rights of a user.
 """
@@ -62,7 +62,7 @@ def expire_lease(connection: Connection, *, system: System, vm_id: int) -> None:
     """Create the job that stops or destroys a VM whose lease has expired, and end the lease.
 
     Raises:
-        BulkDeployError: the VM can be neither stopped nor destroyed now; then ``postpone_expiry``.
+        BulkDeployError: the VM cannot be stopped or destroyed now. The caller then calls ``postpone_expiry``.
     """
     row = store.lock_due_lease(connection, vm_id)
     if row is None:
@@ -78,7 +78,7 @@ def expire_lease(connection: Connection, *, system: System, vm_id: int) -> None:
 
 
 def postpone_expiry(connection: Connection, *, system: System, vm_id: int, why: str) -> None:
-    """Plan the next try of an action that was rejected, and record why."""
+    """Schedule another attempt of a rejected action, and record ``why`` as an event."""
     del system
     row = store.lock_due_lease(connection, vm_id)
     if row is None:

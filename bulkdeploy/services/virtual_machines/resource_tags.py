@@ -44,9 +44,9 @@ def create_tags(
     A tag belongs to the owner of its resource.
 
     Raises:
-        InvalidParameter: an id names nothing of this type, a tag lacks key or value, or a thing has a tag of
-            this key.
-        PermissionDenied: a thing is not the caller's to touch; zones are root admins'.
+        InvalidParameter: there is no resource of this type with an id, a tag has no key or value, or a resource
+            already has a tag with this key.
+        PermissionDenied: the caller may not access one of the resources; only root admins may access zones.
     """
     tags = tag_values(pairs)
     owners = _owners(connection, caller, resource_type, refs)
@@ -68,8 +68,8 @@ def delete_tags(
     """Delete tags of resources: the tags with the given keys (and values, if given), or all tags.
 
     Raises:
-        InvalidParameter: an id names nothing of this type, or nothing was found to take off.
-        PermissionDenied: a thing is not the caller's to touch; zones are root admins'.
+        InvalidParameter: there is no resource of this type with an id, or no tag matches.
+        PermissionDenied: the caller may not access one of the resources; only root admins may access zones.
     """
     wanted = None if pairs is None else [_pair(entry, needs_value=False) for entry in pairs]
     _owners(connection, caller, resource_type, refs)
@@ -120,10 +120,7 @@ def _pair(entry: Mapping[str, str], *, needs_value: bool, parameter: str = "tags
 def _owners(
     connection: Connection, caller: Caller, resource_type: str, refs: Sequence[EntityRef]
 ) -> dict[int, int]:
-    """Return the account of each resource, by internal ids.
-
-    Raises an error if the caller may not use a resource.
-    """
+    """Return the internal ids of the accounts that own resources, if the caller may access all of them."""
     for ref in refs:
         if ref.entity is not TAGGABLE[resource_type] or ref.removed:
             raise InvalidParameter("resourceids", str(ref.uuid), f"there is no {resource_type} with this id")

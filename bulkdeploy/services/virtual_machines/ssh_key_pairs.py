@@ -50,8 +50,9 @@ def register_ssh_key_pairs(
     """Register public keys, which are given in the one-line format of OpenSSH.
 
     Raises:
-        InvalidParameter: a text is no public key, an owner has a key pair of a name, or there is no such owner.
-        InvalidCombination, PermissionDenied: as ``services.ownership.lock_owner``.
+        InvalidParameter: a text is not a public key, an owner already has a key pair with the name, or there is no
+            such owner.
+        InvalidCombination, PermissionDenied: under the same conditions as ``services.ownership.lock_owner``.
     """
     keys = [_public_key(given["publickey"]) for given in batch]
     owners = lock_owners(connection, caller, batch)
@@ -79,8 +80,8 @@ def replace_public_keys(connection: Connection, caller: Caller, changes: Sequenc
     """Replace the public keys of key pairs. VMs that were deployed with a key pair keep their old public key.
 
     Raises:
-        InvalidParameter: a text is no public key, or a pair was deleted.
-        PermissionDenied: a pair is not the caller's to touch.
+        InvalidParameter: a text is not a public key, or a key pair was deleted.
+        PermissionDenied: the caller may not access one of the key pairs.
     """
     refs = [ref for ref, _ in changes]
     happened = [
@@ -97,8 +98,8 @@ def delete_ssh_key_pairs(connection: Connection, caller: Caller, pairs: Sequence
     """Delete key pairs. VMs that were deployed with them keep the public keys.
 
     Raises:
-        InvalidParameter: one was deleted.
-        PermissionDenied: one is not the caller's to touch.
+        InvalidParameter: one of the key pairs was deleted.
+        PermissionDenied: the caller may not access one of the key pairs.
     """
     owners = [owner for _, owner in lock_all_own(connection, caller, pairs, NOUN, "name")]
     remove_rows(connection, pairs)

@@ -39,10 +39,11 @@ def assign_virtual_machine(
     groups and its instance group, loses its SSH key pairs, and is added to security groups of the new owner.
 
     Raises:
-        PermissionDenied: the VM or the new owner is not the caller's to touch, or the new owner may not use its
+        PermissionDenied: the caller may not access the VM or the new owner, or the new owner may not use its
             template, offering or networks.
-        InvalidParameter: it is not stopped, belongs to that owner already, or it or a volume of it has snapshots.
-        ResourceLimitExceeded: it would pass a limit of the new owner.
+        InvalidParameter: the VM is not stopped, already belongs to that owner, or has snapshots of itself or of its
+            volumes.
+        ResourceLimitExceeded: a limit of the new owner would be exceeded.
     """
     moved: list[tuple[Owner, ResourceAmounts]] = []
 

@@ -1,7 +1,7 @@
 """Changes of a VM that only affect its rows: checked, counted and written in one transaction.
 
-What changes counts is counted first and the VM's row locked after, in the one lock order; where the VM turns
-out to be another than was read, the transaction is repeated.
+The lock order requires that resources are counted before the VM's row is locked. If the locked row differs from the
+row that was used for counting, the transaction is repeated.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -58,11 +58,12 @@ def changing(
     """Yield the locked row of a VM and its owner, so that the caller can change the VM, and then record the event.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: the change does not go with its state, or with snapshots that it has, a job works on it,
-            or it was expunged.
-        ResourceLimitExceeded: what it takes would pass a limit.
-        TransactionConflict: the VM turned out to be another than was counted for; repeat the whole transaction.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM's state or its snapshots do not allow the change, a job works on the VM, or it was
+            expunged.
+        ResourceLimitExceeded: a limit would be exceeded.
+        TransactionConflict: the VM has changed since its resources were counted; the whole transaction must be
+            repeated.
     """
     seen = read_vm_row(connection, vm.id)
     owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
@@ -107,10 +108,10 @@ def shown(connection: Connection, vm: EntityRef) -> Mapping[str, Any]:
 
 
 def check_state(row: Row[Any], change: Change) -> None:
-    """Check that the change goes with the state of the VM of this row.
+    """Check that the state in a VM's row allows the change.
 
     Raises:
-        InvalidParameter: it does not, a job works on the VM, or the VM was expunged.
+        InvalidParameter: the state does not allow the change, a job works on the VM, or the VM was expunged.
     """
     if row.removed is not None:
         raise InvalidParameter(change.parameter, str(row.uuid), "the virtual machine was expunged")

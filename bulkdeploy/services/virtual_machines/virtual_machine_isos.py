@@ -1,7 +1,7 @@
 """Operations that attach ISOs to VMs and detach them.
 
-A job changes the drive of a guest that runs. A stopped VM's guest finds the ISO when it starts, and boots from it
-where its root disk does not boot.
+If the VM runs, a job changes the drive of its guest. The guest of a stopped VM gets the ISO when it starts, and
+boots from the ISO if its root disk is not bootable.
 """
 
 from collections.abc import Callable, Mapping
@@ -35,9 +35,9 @@ def attach_iso(
     """Attach an ISO to a VM; the job's result is the VM. If ``forced`` is true, an attached ISO is replaced.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or its owner may not use the ISO.
-        InvalidParameter: the VM's state, a drive that is not empty, an ISO that its zone does not have, snapshots
-            that it has, or a hypervisor without drives.
+        PermissionDenied: the caller may not access the VM, or its owner may not use the ISO.
+        InvalidParameter: the VM's state does not allow the operation, its drive is not empty, its zone does not
+            have the ISO, it has snapshots, or its hypervisor does not support drives.
     """
     change = partial(insert_iso, connection, vm.id, iso, forced=forced)
     params = {"iso_id": iso.id, "iso_uuid": str(iso.uuid), "iso_name": iso.name, "forced": forced}
@@ -48,8 +48,8 @@ def detach_iso(connection: Connection, system: System, caller: Caller, vm: Entit
     """Detach the ISO from a VM; the job's result is the VM.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: its state, a drive that is empty, or snapshots that it has.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM's state does not allow the operation, its drive is empty, or it has snapshots.
     """
     return _change(connection, system, caller, vm, DETACH_ISO, {}, partial(eject_iso, connection, vm.id))
 

@@ -46,11 +46,11 @@ def migrate_virtual_machine(
     """Create the job that moves a running VM to ``host``, or with ``autoselect`` to a host that placement selects.
 
     Raises:
-        InvalidCombination: neither is given.
-        InvalidParameter: the VM does not run, or its hypervisor does not migrate, or the host is its own or cannot
-            take VMs at all; or as ``plan_moves``.
-        PermissionDenied: the VM is not the caller's to touch.
-        PlanStale: as ``plan_moves``.
+        InvalidCombination: neither ``host`` nor ``autoselect`` is given.
+        InvalidParameter: the VM does not run, its hypervisor does not support migration, or the host is its present
+            host or accepts no VMs; or under the same conditions as ``plan_moves``.
+        PermissionDenied: the caller may not access the VM.
+        PlanStale: under the same conditions as ``plan_moves``.
     """
     if host is None and not autoselect:
         raise InvalidCombination(
@@ -76,7 +76,7 @@ def _check_host(connection: Connection, vm: Row[Any], *, host: EntityRef) -> Non
 
 
 def migrate_operation(onto: Places, off: Places) -> VmOperation:
-    """Return the bulk operation that moves running VMs to the places ``onto`` and away from the places ``off``.
+    """Return the bulk operation that moves running VMs to the hosts ``onto`` and away from the hosts ``off``.
 
     The moves are planned together, and the hosts are claimed by the call. For a VM with an unfinished job no host
     is claimed, because its host is known only when this job ends.
@@ -123,7 +123,7 @@ def find_hosts_for_migration(
 
     Raises:
         InvalidParameter: the VM does not run.
-        PermissionDenied: the VM is not the caller's to touch.
+        PermissionDenied: the caller may not access the VM.
     """
     row = read_vm_row(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")

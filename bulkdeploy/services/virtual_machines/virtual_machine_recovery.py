@@ -33,9 +33,9 @@ def recover_virtual_machine(connection: Connection, caller: Caller, vm: EntityRe
     """Recover a destroyed VM to state Stopped, and return the VM. The VM is counted in its owner's limits again.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the caller may not recover.
-        InvalidParameter: it is not destroyed, or was expunged, or another VM has its name by now.
-        ResourceLimitExceeded: it would pass a limit.
+        PermissionDenied: the caller may not access the VM, or may not recover VMs.
+        InvalidParameter: the VM is not destroyed, or was expunged, or another VM has its name now.
+        ResourceLimitExceeded: a limit would be exceeded.
     """
     require_right(connection, caller, "allow.user.expunge.recover.vm", "recover a virtual machine")
 

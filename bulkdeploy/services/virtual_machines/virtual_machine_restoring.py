@@ -52,10 +52,11 @@ def restore_virtual_machine(
     If the VM is running, it is restarted.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or its owner may not use template or disk offering.
-        InvalidParameter, InvalidCombination: its state, the template or the size does not go with it, or its root
-            disk has snapshots.
-        ResourceLimitExceeded: of primary storage, of the account or a domain above it.
+        PermissionDenied: the caller may not access the VM, or its owner may not use template or disk offering.
+        InvalidParameter, InvalidCombination: the VM's state does not allow the operation, the template or the size
+        does not match the VM, or its root disk has snapshots.
+        ResourceLimitExceeded: the limit of primary storage of the account or of a domain above it would be
+            exceeded.
     """
     params: dict[str, int] = {}
 
@@ -107,9 +108,9 @@ class _RestoreChecks:
 
         Raises:
             PermissionDenied: its owner may not use template or disk offering.
-            InvalidParameter, InvalidCombination: the template or the size does not go with the VM, or its root
-                disk has snapshots.
-            ResourceLimitExceeded: of primary storage.
+            InvalidParameter, InvalidCombination: the template or the size does not match the VM, or its root disk
+            has snapshots.
+            ResourceLimitExceeded: the limit of primary storage would be exceeded.
         """
         if vm.id in self._snapshots:
             raise InvalidParameter("virtualmachineid", str(vm.uuid), self._snapshots[vm.id])

@@ -42,11 +42,11 @@ SCALE_STOPPED = Change(SCALE.event_type, SCALE.verb, STOPPED, spoils_snapshots=T
 
 
 class NewSizes:
-    """A service offering and details that a call gives to a VM.
+    """A service offering and details that a call assigns to VMs.
 
     Args:
-        offering: the offering named.
-        details: cores, MHz and MiB where it is custom. Empty values count as not given.
+        offering: the new service offering.
+        details: cores, MHz and MiB if the offering is custom. Empty values are ignored.
     """
 
     def __init__(self, offering: EntityRef, details: Mapping[str, str]) -> None:
@@ -56,12 +56,13 @@ class NewSizes:
         self._is_local: dict[int, bool] = {}
 
     def columns(self, connection: Connection, row: Row[Any], owner: Owner) -> dict[str, Any]:
-        """Return the VM's columns with the offering.
+        """Return the VM's columns with the new offering and its sizes.
 
-        Rows that the rules read are read once for each zone, owner and offering that the VMs have now.
+        Data that the checks need is read once for each zone, owner and present offering of the VMs.
 
         Raises:
-            InvalidParameter, InvalidCombination, PermissionDenied: it is not for this owner, zone or VM.
+            InvalidParameter, InvalidCombination, PermissionDenied: the offering is not available to the owner or in
+            the zone, or does not match the VM.
         """
         key = row.zone_id, owner.account_id
         if key not in self._sizes_for:
@@ -129,9 +130,9 @@ def change_service(
     ``details`` contains the sizes of a custom offering.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
-        InvalidParameter, InvalidCombination: it is not stopped, or the offering does not go with it.
-        ResourceLimitExceeded: the new sizes would pass a limit.
+        PermissionDenied: the caller may not access the VM, or the VM's owner may not use the offering.
+        InvalidParameter, InvalidCombination: the VM is not stopped, or the offering does not match it.
+        ResourceLimitExceeded: the new sizes would exceed a limit.
     """
     new = NewSizes(offering, details)
     with changing(connection, caller, vm, UPGRADE, new.counts) as (row, owner):
@@ -155,10 +156,10 @@ def scale_virtual_machine(
     another host.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the offering not its owner's to use.
-        InvalidParameter, InvalidCombination: its state, or the offering, does not go with it, or its hypervisor
-            does not scale, or does not move, what runs.
-        ResourceLimitExceeded: the new sizes would pass a limit.
+        PermissionDenied: the caller may not access the VM, or the VM's owner may not use the offering.
+        InvalidParameter, InvalidCombination: the VM's state does not allow it, the offering does not match the VM,
+        or its hypervisor cannot scale or migrate running VMs.
+        ResourceLimitExceeded: the new sizes would exceed a limit.
     """
     new = NewSizes(offering, details)
     seen = read_vm_row(connection, vm.id)

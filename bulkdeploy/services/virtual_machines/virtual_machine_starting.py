@@ -42,15 +42,15 @@ def start_virtual_machine(
 ) -> JobTicket | MovePlan:
     """Create the job that starts a stopped VM, in a pod or cluster or on a host if given.
 
-    The narrowest pin applies.
-
-    ``planner`` replaces the planner of the offering. If ``consider_last_host`` is true, the VM's last host is tried
-    first. If ``plan`` requests a dry run, the planned move is returned instead of a job.
+    The narrowest of pod, cluster and host applies. ``planner`` replaces the planner of the offering. If
+    ``consider_last_host`` is true, the VM's last host is tried first. If ``plan`` requests a dry run, the planned
+    move is returned instead of a job.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it cannot be started in its state, or was expunged; or as ``plan_moves``.
-        PlanStale: as ``plan_moves``.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM cannot be started in its state, or was expunged; or under the same conditions as
+            ``plan_moves``.
+        PlanStale: under the same conditions as ``plan_moves``.
     """
     if plan is not None:
         row = require_ready(connection, system, caller, vm, START)

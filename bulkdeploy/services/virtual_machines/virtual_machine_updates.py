@@ -67,9 +67,9 @@ class GivenUserData:
         The result is empty if the call removes the user data, and None if the call does not change it.
 
         Raises:
-            InvalidCombination: both are given.
-            InvalidParameter: it breaks a rule of user data, or the registered one was deleted.
-            PermissionDenied: the registered one is not the caller's to use.
+            InvalidCombination: both a text and registered user data are given.
+            InvalidParameter: the text violates a rule of user data, or the registered user data was deleted.
+            PermissionDenied: the caller may not use the registered user data.
         """
         if self.text is not None and self.registered is not None:
             raise InvalidCombination(("userdata", "userdataid"), "userdata and userdataid cannot be given together")
@@ -111,8 +111,8 @@ def update_virtual_machine(
     New names and user data reach the guest at its next start.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
-        InvalidParameter, InvalidCombination: a value that breaks a rule; then nothing is changed.
+        PermissionDenied: the caller may not access the VM, or the VM's owner may not use a group.
+        InvalidParameter, InvalidCombination: a value violates a rule. In this case nothing is changed.
     """
     with changing(connection, caller, vm, UPDATE) as (row, owner):
         values: dict[str, Any] = dict(given.columns or {})
@@ -152,8 +152,8 @@ def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str
     The given details replace all details of the VM, except details that only deploy calls set.
 
     Raises:
-        InvalidCombination, InvalidParameter: the details break a rule.
-        PermissionDenied: one of them is for root admins.
+        InvalidCombination, InvalidParameter: the details violate a rule.
+        PermissionDenied: only root admins may set one of them.
     """
     if given.details is None and not given.forget_details:
         return None
@@ -209,8 +209,9 @@ def reset_ssh_key(
     job's result contains the password.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it is not stopped, a key pair does not exist, or the owner named is another.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM is not stopped, a key pair does not exist, or the VM does not belong to the named
+            owner.
     """
     with changing(connection, caller, vm, RESET_SSH_KEY) as (row, owner):
         require_same_owner(connection, caller, named, [owner.account_id], "virtual machine")
@@ -231,8 +232,8 @@ def reset_user_data(
     """Replace the user data of a stopped VM, and return the VM. If no user data is given, it is removed.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter, InvalidCombination: it is not stopped, or the user data breaks a rule.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter, InvalidCombination: the VM is not stopped, or the user data violates a rule.
     """
     with changing(connection, caller, vm, RESET_USER_DATA) as (row, owner):
         require_same_owner(connection, caller, named, [owner.account_id], "virtual machine")
@@ -252,8 +253,8 @@ def update_affinity_groups(
     An empty list removes the VM from all groups. If ids are given, an empty list of names is ignored.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or a group not its owner's to use.
-        InvalidParameter: it is not stopped, or a group does not exist.
+        PermissionDenied: the caller may not access the VM, or the VM's owner may not use a group.
+        InvalidParameter: the VM is not stopped, or a group does not exist.
         InvalidCombination: neither ids nor names are given.
     """
     if groups is None and names is None:
@@ -276,11 +277,11 @@ def update_affinity_groups(
 
 
 def user_data_of(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:
-    """Return the VM's user data by wire names.
+    """Return the response fields with the VM's user data.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to see.
-        InvalidParameter: it was expunged.
+        PermissionDenied: the caller may not see the VM.
+        InvalidParameter: the VM was expunged.
     """
     row = rows.read_vm_row(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")

@@ -1,7 +1,8 @@
 """Starting, stopping and destroying VMs: requests are checked here, and jobs do the work.
 
-Jobs of one VM run one after the other. While one is unfinished it is not known which state the next one will
-find, so states are checked here only where none is; the job itself always checks.
+Jobs of one VM run one after the other. While a VM has an unfinished job, the state in which the next job will find
+the VM is unknown. Therefore states are checked here only if the VM has no unfinished job; the job itself always
+checks the state.
 """
 
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -41,8 +42,8 @@ def stop_virtual_machine(
     """Create the job that stops a VM. If ``forced`` is true, the VM is powered off without a shutdown.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
-        InvalidParameter: it cannot be stopped in its state, or was expunged.
+        PermissionDenied: the caller may not access the VM, or may not stop VMs by force.
+        InvalidParameter: the VM cannot be stopped in its state, or was expunged.
     """
     if forced:
         require_right(connection, caller, "allow.user.force.stop.vm", "stop a virtual machine with force")
@@ -64,9 +65,9 @@ def destroy_virtual_machine(
     ``volumes`` are data volumes of the VM that are deleted when the VM is destroyed.
 
     Raises:
-        PermissionDenied: the VM or a volume is not the caller's to touch, or the caller may not expunge.
-        InvalidParameter: it is protected, or was expunged, or a volume is protected or no data volume of it, or
-            snapshots of it lie in volumes that outlive it.
+        PermissionDenied: the caller may not access the VM or a volume, or may not expunge VMs.
+        InvalidParameter: the VM is protected or was expunged, a volume is protected or is not a data volume of the
+            VM, or the VM has snapshots in volumes that are not deleted with it.
     """
     if expunge:
         require_right(connection, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
@@ -99,7 +100,7 @@ def _check_destroyable(
 def find_undestroyable(
     connection: Connection, vms: Sequence[Row[Any]], going: Collection[int] = ()
 ) -> dict[int, str]:
-    """Return the locked VMs that must not be destroyed, by VM id, with the rule that forbids it.
+    """Return the VMs that must not be destroyed, by VM id, with the violated rule. The caller has locked the VMs.
 
     ``going`` are data volumes that are deleted with the VMs.
     """
@@ -115,8 +116,8 @@ def reboot_virtual_machine(
     """Create the job that stops and starts a running VM. If ``forced`` is true, the VM is powered off first.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the caller may not use force.
-        InvalidParameter: it does not run, or was expunged.
+        PermissionDenied: the caller may not access the VM, or may not stop VMs by force.
+        InvalidParameter: the VM does not run, or was expunged.
     """
     if forced:
         require_right(connection, caller, "allow.user.force.stop.vm", "reboot a virtual machine with force")
@@ -131,8 +132,8 @@ def repair_virtual_machine(
     If ``forced`` is true, the guest is restarted for changes that are not possible while it runs.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it is in no state for it, or was expunged.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM's state does not allow the operation, or was expunged.
     """
     return submit(connection, system, caller, vm, REPAIR, {"forced": forced})
 
@@ -141,8 +142,8 @@ def expunge_virtual_machine(connection: Connection, system: System, caller: Call
     """Create the job that immediately removes a destroyed VM and its volumes.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch, or the caller may not expunge.
-        InvalidParameter: it was not destroyed, or was expunged.
+        PermissionDenied: the caller may not access the VM, or may not expunge VMs.
+        InvalidParameter: the VM was not destroyed, or was expunged.
     """
     require_right(connection, caller, "allow.user.expunge.recover.vm", "expunge a virtual machine")
     return submit(connection, system, caller, vm, EXPUNGE, {})
@@ -186,9 +187,9 @@ def submit(
     ``value``.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: the kind does not go with its state, or its hypervisor is not able to do it, or it was
-            expunged, or has snapshots that the job would spoil; or what ``check`` raises.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM's state does not allow this kind of job, the VM's hypervisor does not support it,
+            the VM was expunged or has snapshots that the job would make unusable; or an error of ``check``.
     """
     row = require_ready(connection, system, caller, vm, kind, check, parameter=parameter, value=value)
     job = kind.new_job(
@@ -217,7 +218,7 @@ def require_ready(
     """Lock a VM and return its row. Raises an error if the caller may not create a job of this kind for it now.
 
     Raises:
-        PermissionDenied, InvalidParameter: as ``submit``.
+        PermissionDenied, InvalidParameter: under the same conditions as ``submit``.
     """
     shown, named = (str(vm.uuid), "it") if value is None else (str(value), f"virtual machine {vm.uuid}")
     row = lock_vm(connection, vm.id)

@@ -44,9 +44,10 @@ def create_vm_snapshot(
     If ``with_memory`` is true, the snapshot includes the memory of the running VM.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: the VM is in no state for it, has another snapshot of this name, as many as it may have or
-            one that a job works on, or volumes that exist nowhere yet; or its hypervisor is not able to do it.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM's state or its hypervisor does not allow the operation, or the VM has another
+            snapshot with this name, the maximum number of snapshots, a snapshot with an unfinished job, or volumes
+            that do not exist in a pool yet.
     """
     check = partial(_check_creation, system=system, name=name, with_memory=with_memory)
     row = require_ready(connection, system, caller, vm, CREATE_VM_SNAPSHOT, check, parameter=OF_VM)
@@ -76,8 +77,9 @@ def delete_vm_snapshot(connection: Connection, system: System, caller: Caller, r
     """Create the job that deletes a snapshot of a VM. Its children become children of its parent.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it was deleted, a job works on a snapshot of the VM, or the VM is in no state for it.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the snapshot was deleted, a job works on a snapshot of the VM, or the VM's state does not
+            allow the operation.
     """
     states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
     return submit_for(
@@ -89,9 +91,9 @@ def revert_to_vm_snapshot(connection: Connection, system: System, caller: Caller
     """Create the job that reverts a VM to a snapshot; the job's result is the VM.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: the snapshot is not Ready, a job works on another one of the VM, or the VM does not run
-            and the snapshot has memory, or runs and it has none.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the snapshot is not Ready, a job works on another snapshot of the VM, the VM does not run
+            and the snapshot has memory, or the VM runs and the snapshot has no memory.
     """
     states = frozenset({SnapshotState.READY})
     return submit_for(
@@ -124,8 +126,9 @@ def submit_for(
     ``volume_uuid`` is given if the snapshot is of one volume.
 
     Raises:
-        PermissionDenied: the snapshot is not the caller's to touch.
-        InvalidParameter: it was deleted, a job works on a snapshot of its VM, or the two are in no state for it.
+        PermissionDenied: the caller may not access the snapshot.
+        InvalidParameter: the snapshot was deleted, a job works on a snapshot of its VM, or the state of the
+            snapshot or of the VM does not allow it.
     """
     known = store.known_vm_snapshot(connection, ref.id)
     require_access(connection, caller, known.account_id, f"snapshot {ref.uuid}")
@@ -155,7 +158,7 @@ def submit_for(
 
 
 def params_of(snapshot: EntityRef, *, with_memory: bool, volume_uuid: UUID | None = None) -> dict[str, Any]:
-    """Params of a job about a snapshot (``SnapshotSteps``)."""
+    """Return the parameters of a job for a snapshot, which ``SnapshotSteps`` reads."""
     params = {"snapshot_id": snapshot.id, "snapshot_uuid": str(snapshot.uuid), "with_memory": with_memory}
     return params if volume_uuid is None else {**params, "volume_uuid": str(volume_uuid)}
 
@@ -196,10 +199,10 @@ def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool
 def check_none_at_work(snapshots: Sequence[Row[Any]], parameter: str, shown: str) -> None:
     """Raise InvalidParameter if a job works on one of these snapshots of a VM.
 
-    Such jobs must run one after the other.
+    Jobs for snapshots of one VM must run one after the other.
 
     Raises:
-        InvalidParameter: one does; ``shown`` is the value of ``parameter``.
+        InvalidParameter: one of the snapshots has an unfinished job; ``shown`` is the value of ``parameter``.
     """
     for snapshot in snapshots:
         if snapshot.state in AT_WORK:

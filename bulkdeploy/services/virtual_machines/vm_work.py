@@ -23,13 +23,13 @@ INVALID_PARAMETER, PERMISSION_DENIED, INSUFFICIENT_CAPACITY = 431, 531, 533
 
 @dataclass(frozen=True, slots=True)
 class VmJob:
-    """A job for the VM.
+    """A job for a VM, as the work of a bulk operation.
 
     Attributes:
         kind: the kind of the job.
-        params: the params of the job.
-        host_id: the host that the plan of the operation chose for the VM.
-        uuid: the job's uuid, if the host was claimed in the job's name.
+        params: the parameters of the job.
+        host_id: the host that the plan of the operation chose for the VM, or None.
+        uuid: the job's uuid if the host was claimed for the job.
     """
 
     kind: JobKind
@@ -67,8 +67,8 @@ class ClaimedHosts:
 
     Attributes:
         plan: the plan of all VMs.
-        consumers: who claims the host of each VM, by VM id: the VM itself, or its job.
-        kind: of the claims.
+        consumers: the consumer of each VM's host claim, by VM id: the VM itself or its job.
+        kind: the kind of these consumers.
     """
 
     plan: BatchPlan
@@ -79,7 +79,8 @@ class ClaimedHosts:
         """Claim the hosts, before the rows of the VMs are locked.
 
         Raises:
-            TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.
+            TransactionConflict: another transaction claimed the capacity since the plan; the whole transaction must
+                be repeated.
         """
         self.plan.claim(connection, self.consumers, self.kind)
 
@@ -89,7 +90,7 @@ class ClaimedHosts:
         VMs that move keep their present hosts until their jobs start.
 
         Raises:
-            TransactionConflict: a VM changed; repeat the whole transaction.
+            TransactionConflict: a VM changed; the whole transaction must be repeated.
         """
         before, now = ({vm.id: (vm.state, vm.has_job, vm.host_id) for vm in vms} for vms in (seen, locked))
         if any(before[vm_id] != now.get(vm_id) for vm_id in self.consumers):
@@ -104,10 +105,10 @@ class PreparedVms:
     """The data that a bulk operation has read for all of its VMs.
 
     Attributes:
-        work_of: checks one locked VM as the single call does and returns its work. Raises NoHostForVm,
-            ParameterError or PermissionDenied. It takes no statement of its own for each VM.
-        write_more: writes what a change of the VMs is besides their columns.
-        hosts: the hosts that the VMs get; None: they get none.
+        work_of: checks one locked VM as the call for a single VM does and returns its work. Raises NoHostForVm,
+            ParameterError or PermissionDenied. It executes no statement per VM.
+        write_more: writes further changes of the VMs, besides their columns.
+        hosts: the hosts that the VMs get, or None if the operation assigns no hosts.
     """
 
     work_of: Callable[[Row[Any]], VmWork]
@@ -127,12 +128,12 @@ class VmOperation:
     """An operation that can be done on many VMs.
 
     Attributes:
-        verb: in words: "stop".
-        states: the states in which VMs are selected by filters although they are gone.
-        command_class: ``cmd`` of its jobs as a root admin's call shows it.
-        prepare: see PrepareVms.
-        claims_hosts: its VMs get hosts.
-        accepts_alike: ``prepare`` and ``PreparedVms.work_of`` read only columns that ``AlikeVms.vm`` has.
+        verb: the verb for the operation, such as "stop".
+        states: the states in which the operation accepts VMs, including states of removed VMs.
+        command_class: the value of ``cmd`` of its jobs, which root admins see.
+        prepare: a function that reads the data for all VMs (``PrepareVms``).
+        claims_hosts: whether the operation assigns hosts to its VMs.
+        accepts_alike: whether ``prepare`` and ``PreparedVms.work_of`` read only columns of ``AlikeVms.vm``.
     """
 
     verb: str
@@ -152,7 +153,7 @@ def refusal(error: NoHostForVm | BulkDeployError) -> tuple[int, str]:
     """Return the error code and text of a VM that cannot be processed, as the call for a single VM returns them.
 
     Raises:
-        BulkDeployError: the error is of none of the classes that ``PreparedVms.work_of`` raises.
+        BulkDeployError: the error is none that ``PreparedVms.work_of`` may raise; it is raised again.
     """
     if isinstance(error, NoHostForVm):
         return INSUFFICIENT_CAPACITY, str(error)

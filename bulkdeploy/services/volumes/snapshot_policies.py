@@ -1,10 +1,11 @@
 """Snapshot policies: create, update and delete. The sweeper takes their snapshots and deletes old ones.
 
-One transaction makes the job of a snapshot and sets the policy's next time. Each time therefore takes one
-snapshot, whatever sweepers run or die. If the snapshot cannot be taken, it is tried again after ``AGAIN_S`` until
-the policy's next time. Old snapshots are deleted once their number exceeds what the policy keeps.
+One transaction creates the job of a snapshot and sets the policy's next time. Therefore each time leads to one
+snapshot, with any number of sweepers and also if one of them dies. If the snapshot cannot be taken, it is tried
+again after ``AGAIN_S`` seconds until the policy's next time. Old snapshots are deleted once their number exceeds
+the policy's maximum.
 
-Lock order: ``Lock.VOLUME`` of the volume, then the policy's row, then those of a snapshot.
+Lock order: ``Lock.VOLUME`` of the volume, then the policy's row, then the rows of a snapshot.
 """
 
 from collections.abc import Sequence
@@ -59,9 +60,9 @@ def create_policy(connection: Connection, system: System, caller: Caller, reques
     """Create a snapshot policy, or change the volume's existing policy of the same interval.
 
     Raises:
-        PermissionDenied: the volume is not the caller's to touch.
-        InvalidParameter: the volume was deleted, or has no VM whose hypervisor takes snapshots of volumes, or does
-            not exist on a pool yet; or the schedule or the number of snapshots is not possible.
+        PermissionDenied: the caller may not access the volume.
+        InvalidParameter: the volume was deleted, is not attached to a VM whose hypervisor supports volume
+            snapshots, or does not exist in a pool yet; or the schedule or the number of snapshots is not valid.
     """
     schedule = _schedule(requested.interval, requested.schedule, requested.time_zone)
     volume, owner = owned_volume(connection, caller, requested.volume, "volumeid")
@@ -90,7 +91,7 @@ def update_policy(connection: Connection, caller: Caller, ref: EntityRef, *, dis
 
     Raises:
         InvalidParameter: the policy was deleted.
-        PermissionDenied: its volume is not the caller's to touch.
+        PermissionDenied: the caller may not access the policy's volume.
     """
     (policy,), (owner,) = _owned_policies(connection, caller, [ref])
     if display is not None and display != policy.display:
@@ -107,8 +108,8 @@ def delete_policies(connection: Connection, caller: Caller, refs: Sequence[Entit
     """Delete snapshot policies. Snapshots that the policies created are not deleted.
 
     Raises:
-        InvalidParameter: one was deleted already.
-        PermissionDenied: a volume is not the caller's to touch.
+        InvalidParameter: one of the policies was deleted already.
+        PermissionDenied: the caller may not access one of the volumes.
     """
     policies, owners = _owned_policies(connection, caller, refs)
     store.remove_policies(connection, [policy.id for policy in policies])
@@ -121,7 +122,7 @@ def take_snapshot(connection: Connection, *, system: System, policy_id: int, vol
     """Create the job of a policy's snapshot if the policy is due, and set the policy's next time.
 
     Raises:
-        BulkDeployError: the snapshot cannot be taken now; then ``postpone_snapshot``.
+        BulkDeployError: the snapshot cannot be taken now. The caller then calls ``postpone_snapshot``.
     """
     volume = take_volume(connection, volume_id)
     policy = store.lock_due_policy(connection, policy_id)
@@ -157,7 +158,7 @@ def postpone_snapshot(connection: Connection, *, system: System, policy_id: int,
 
 
 def delete_surplus_snapshot(connection: Connection, *, system: System, snapshot: EntityRef) -> None:
-    """Create the job that deletes a snapshot beyond the number that its policy keeps."""
+    """Create the job that deletes a snapshot in excess of the number that its policy keeps."""
     delete_snapshot(connection, system, default_admin(connection), snapshot)
 
 
@@ -204,7 +205,7 @@ def _check_number(connection: Connection, owner: Owner, requested: NewPolicy) ->
 def _owned_policies(
     connection: Connection, caller: Caller, refs: Sequence[EntityRef]
 ) -> tuple[list[Row[Any]], list[Owner]]:
-    """Return policies that the caller may change and their owners, in the order of ``refs``; volumes are locked."""
+    """Lock the volumes of policies that the caller may change. Return the policies and their owners in order."""
     ids = [ref.id for ref in refs]
     for volume_id in store.volumes_of_policies(connection, ids):
         take_volume(connection, volume_id)

@@ -1,7 +1,7 @@
 """Snapshots of volumes: requests are checked here, and jobs create, revert to and delete snapshots.
 
-A snapshot lies in its volume, and the hypervisor of the VM that has the volume makes it: it is a snapshot of that
-VM, of one of its volumes (``services.virtual_machines.vm_snapshots``).
+A snapshot is stored in its volume, and the hypervisor of the VM to which the volume is attached creates it. It is a
+snapshot of that VM with only one of its volumes (``services.virtual_machines.vm_snapshots``).
 """
 
 from collections.abc import Mapping
@@ -54,11 +54,12 @@ def create_snapshot(
     ``policy`` contains the ``policy_id`` and the ``interval_type`` if a policy creates the snapshot.
 
     Raises:
-        PermissionDenied: the volume is not the caller's to touch, or not the account's that the call names.
-        InvalidParameter: it was deleted, no VM has it, or it exists nowhere yet; the VM is in no state for it, or a
-            job works on the volume or a snapshot of the VM; or its hypervisor is not able to do it.
-        ResourceLimitExceeded: of snapshots, of the account or a domain above it.
-        TransactionConflict: the volume was detached meanwhile; repeat the whole transaction.
+        PermissionDenied: the caller may not access the volume, or the named account does not own it.
+        InvalidParameter: the volume was deleted, is not attached to a VM, or does not exist in a pool yet; the VM's
+            state does not allow the operation, or a job works on the volume or a snapshot of the VM; or the VM's
+            hypervisor does not support the operation.
+        ResourceLimitExceeded: the limit of snapshots of the account or of a domain above it would be exceeded.
+        TransactionConflict: the volume was detached meanwhile; the whole transaction must be repeated.
     """
     volume, owner = owned_volume(connection, caller, ref, OF_VOLUME)
     require_same_owner(connection, caller, named, [volume.account_id], "volume")
@@ -89,7 +90,7 @@ def delete_snapshot(connection: Connection, system: System, caller: Caller, ref:
     """Create the job that deletes a snapshot. Its volume and other snapshots are not changed.
 
     Raises:
-        PermissionDenied, InvalidParameter: as ``submit_for``.
+        PermissionDenied, InvalidParameter: under the same conditions as ``submit_for``.
     """
     states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
     return _submit_for(connection, system, caller, ref, DELETE_SNAPSHOT, states, SnapshotState.EXPUNGING)
@@ -99,7 +100,7 @@ def revert_snapshot(connection: Connection, system: System, caller: Caller, ref:
     """Create the job that reverts a volume of a stopped VM to a snapshot; the job's result is the snapshot.
 
     Raises:
-        PermissionDenied, InvalidParameter: as ``submit_for``.
+        PermissionDenied, InvalidParameter: under the same conditions as ``submit_for``.
     """
     states = frozenset({SnapshotState.READY})
     return _submit_for(connection, system, caller, ref, REVERT_SNAPSHOT, states, SnapshotState.REVERTING)

@@ -45,10 +45,11 @@ def attach_volume(
     stopped.
 
     Raises:
-        InvalidParameter: a VM has the volume, the VM is in no state for it, of another owner or zone, can
-            not reach the volume's pool, or its hypervisor has no data volumes; or the device number is taken.
-        PermissionDenied: volume or VM are not the caller's to touch.
-        ResourceUnavailable: no pool that the VM's host reaches has room.
+        InvalidParameter: the volume is attached already, the VM's state does not allow the operation, the VM has
+            another owner or zone, cannot access the volume's pool, or its hypervisor does not support data volumes,
+            or the device number is already used.
+        PermissionDenied: the caller may not access the volume or the VM.
+        ResourceUnavailable: no pool that the VM's host can access has enough free capacity.
     """
     volume, _ = owned_volume(connection, caller, ref)
     check_free(volume)
@@ -79,8 +80,9 @@ def detach_volume(
     another VM before the guest has lost it.
 
     Raises:
-        InvalidParameter: there is no such volume, no VM has it, it has snapshots, or the VM is in no state for it.
-        PermissionDenied: the volume, or the VM named, is not the caller's to touch.
+        InvalidParameter: there is no such volume, the volume is not attached to a VM, it has snapshots, or the VM's
+            state does not allow the operation.
+        PermissionDenied: the caller may not access the volume or the named VM.
     """
     if ref is None and vm is not None and device_id is not None:
         seen = store.read_vm(connection, vm.id)

@@ -1,7 +1,7 @@
 """The resizeVolume command: its rules, and the choice between an immediate change and a job.
 
-What no guest uses changes with the answer: it grows on its pool when its VM starts. A job resizes what a guest runs
-with, and makes smaller what exists on a pool (``provisioning/kinds/resize_volume``).
+A volume that no guest uses changes immediately in its row; its pool enlarges it when its VM starts. A job resizes a
+volume that a running guest uses, and shrinks a volume that exists in a pool (``provisioning/kinds/resize_volume``).
 """
 
 from functools import partial
@@ -49,12 +49,13 @@ def resize_volume(
     """Change the size of a volume, or its disk offering and size; the job's result is the volume.
 
     Raises:
-        InvalidParameter, InvalidCombination: the offering does not go with the volume, or the size with the
-            offering; it would shrink and is a root disk, or may not; or volume or VM are in no state for it, or
-            the volume has snapshots, or the hypervisor is not able to do it.
-        PermissionDenied: the volume is not the caller's to touch, or the offering not its owner's to use.
-        ResourceLimitExceeded: of primary storage, of the account or a domain above it.
-        ResourceUnavailable: its storage pool has no room.
+        InvalidParameter, InvalidCombination: the offering does not match the volume or the size; the volume would
+        shrink and is a root disk, or ``shrink_ok`` is false; the state of the volume or of the VM does not allow
+        it; the volume has snapshots; or the hypervisor does not support it.
+        PermissionDenied: the caller may not access the volume, or the VM's owner may not use the offering.
+        ResourceLimitExceeded: the limit of primary storage of the account or of a domain above it would be
+            exceeded.
+        ResourceUnavailable: the volume's pool has too little free capacity.
     """
     volume, owner = owned_volume(connection, caller, ref)
     new = _wanted(connection, owner, volume, size_gib, offering)
@@ -127,7 +128,7 @@ def _of_offering(
 def _check_pool_serves(
     connection: Connection, volume: Row[Any], found: DiskOfferingFacts, offering: EntityRef
 ) -> None:
-    """Check that the new offering goes with the volume's pool, which was chosen by storage type and tags."""
+    """Check that the volume's pool has the storage type and tags that the new offering requires."""
     if volume.pool_id is None:
         return
     if store.storage_of(connection, volume.disk_offering_id) != (found.storage_type, found.storage_tags):

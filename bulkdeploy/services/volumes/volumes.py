@@ -1,7 +1,7 @@
 """Operations on data volumes: create, update and delete.
 
-A volume claims room in a pool when it gets a place: when a VM that runs gets it, else when its VM starts. The
-sweeper removes what was deleted from its pool.
+A volume gets a pool and claims its capacity when it is attached to a running VM, or otherwise when its VM starts.
+The sweeper removes deleted volumes from their pools.
 """
 
 from collections.abc import Mapping
@@ -60,9 +60,11 @@ def create_volume(
     ``uuid`` is the id of the new volume if it is given.
 
     Raises:
-        InvalidParameter, InvalidCombination: zone or offering cannot be used, or the size breaks a rule.
-        PermissionDenied: the caller may not make things for this owner, or the owner not use zone or offering.
-        ResourceLimitExceeded: of volumes or primary storage, of the account or a domain above it.
+        InvalidParameter, InvalidCombination: the zone or the offering cannot be used, or the size violates a rule.
+        PermissionDenied: the caller may not create objects for this owner, or the owner may not use the zone or the
+            offering.
+        ResourceLimitExceeded: the limit of volumes or primary storage of the account or of a domain above it would
+            be exceeded.
     """
     owner = lock_owner(connection, caller, named)
     size_bytes = gib_to_bytes(_size_gib(connection, caller, owner, zone, offering, size_gib))
@@ -93,8 +95,9 @@ def update_volume(
     A data volume that was created with its VM is not deleted with the VM once it was protected.
 
     Raises:
-        InvalidParameter: it was deleted, or is to be protected while a job works on the VM that it was made with.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: the volume was deleted, or would be protected while a job works on the VM with which it
+            was created.
+        PermissionDenied: the caller may not access the volume.
     """
     row, owner = owned_volume(connection, caller, ref)
     values: dict[str, Any] = {} if name is None else {"name": name}
@@ -119,8 +122,8 @@ def delete_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Non
     deleted there.
 
     Raises:
-        InvalidParameter: it was deleted, or a VM has it.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: the volume was deleted, or is attached to a VM.
+        PermissionDenied: the caller may not access the volume.
     """
     _remove(connection, caller, ref, EventType.VOLUME_DELETE)
 
@@ -129,7 +132,7 @@ def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Jo
     """Delete a volume as ``delete_volume`` does, and return a finished job whose result is the volume's last state.
 
     Raises:
-        InvalidParameter, PermissionDenied: as ``delete_volume``.
+        InvalidParameter, PermissionDenied: under the same conditions as ``delete_volume``.
     """
     shown = volume_row(connection, caller, ref)
     may_be_left = _remove(connection, caller, ref, EventType.VOLUME_DESTROY)
@@ -145,8 +148,8 @@ def owned_volume(
     ``parameter`` is the parameter of the call that names the volume.
 
     Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's to touch.
+        InvalidParameter: the volume was deleted.
+        PermissionDenied: the caller may not access the volume.
     """
     row = store.take_volume(connection, ref.id)
     if row is None:
@@ -158,7 +161,7 @@ def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mappin
     """Return the row of the volume in listVolumes.
 
     Raises:
-        InvalidParameter: it was deleted, or is not the caller's to see.
+        InvalidParameter: the volume was deleted, or the caller may not see it.
     """
     page = list_volumes(connection, as_found_by_id(connection, caller), {"id": ref}, Paging(1))
     if not page.rows:

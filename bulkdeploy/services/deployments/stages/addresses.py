@@ -23,9 +23,9 @@ def give_addresses(connection: Connection, calls: Sequence[DeployingCall], refus
 
     Raises:
         InsufficientAddresses: a network has too few free addresses.
-        FewerVms: it has too few, and the call accepts fewer VMs.
-        InvalidParameter: a named address is in use, or not of the network.
-        Apart: some of several calls are refused.
+        FewerVms: a network has too few free addresses, and the call accepts fewer VMs.
+        InvalidParameter: a requested address is in use, or does not belong to the network.
+        Apart: some of several calls must be rejected.
     """
     networks = {network.id for each in calls for part in each.parts for network in part.spec.networks}
     if len(networks) > 1:

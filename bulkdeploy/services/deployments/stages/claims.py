@@ -18,7 +18,8 @@ def claim(connection: Connection, calls: Sequence[DeployingCall]) -> None:
     """Write the claims of all placed VMs: one on a host for each VM, and one on a pool for each volume.
 
     Raises:
-        TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.
+        TransactionConflict: another transaction claimed the capacity since the plan; the whole transaction must be
+            repeated.
     """
     planned = [kind for each in calls for kind in each.planned or ()]
     placed = [(part, part.plan) for each in calls for part in each.parts if part.plan is not None]

@@ -20,7 +20,8 @@ def check_drivers(connection: Connection, system: System, specs: Sequence[Deploy
     """Check that every hypervisor has a driver that supports all needs of its guests.
 
     Raises:
-        InvalidParameter: a driver is missing, or cannot do something; names the parameter that asks for it.
+        InvalidParameter: a driver is missing, or does not support a need. The error names the parameter with this
+            need.
     """
     for spec in specs:
         hypervisor = _hypervisor_of(spec.request)

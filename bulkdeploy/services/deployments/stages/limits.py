@@ -21,8 +21,8 @@ def keep_within_limits(connection: Connection, calls: Sequence[DeployingCall], r
     one, each with the calls before it.
 
     Raises:
-        ResourceLimitExceeded: the only call passes a limit, and accepts no smaller number that does not.
-        Apart: some of several calls are refused.
+        ResourceLimitExceeded: the only call exceeds a limit, even with the smallest number of VMs that it accepts.
+        Apart: some of several calls must be rejected.
     """
     of_owner: dict[int, list[int]] = defaultdict(list)
     for number, call in enumerate(calls):
@@ -61,7 +61,7 @@ def _keep_one(
 
 
 def _passes(connection: Connection, each: DeployingCall, most: int) -> bool:
-    """Return whether the first ``most`` VMs pass a limit."""
+    """Return whether the first ``most`` VMs of the call exceed a limit."""
     try:
         check_limits(connection, each.owner, each.amounts(most))
     except ResourceLimitExceeded:

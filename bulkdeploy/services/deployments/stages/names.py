@@ -16,8 +16,8 @@ def give_names(
     """Set the host name, the display name and the instance name of each VM.
 
     Raises:
-        InvalidParameter: the name that the only call gives is in use.
-        Apart: some of several calls are refused.
+        InvalidParameter: the name that the only call requests is in use.
+        Apart: some of several calls must be rejected.
     """
     of_networks: dict[int, set[str]] = defaultdict(set)
     for number, each in enumerate(calls):
@@ -32,9 +32,9 @@ def _name_one(
     each: DeployingCall,
     of_networks: Mapping[int, set[str]],
 ) -> None:
-    """Name the VMs of one call.
+    """Set the names of the VMs of one call.
 
-    ``of_networks`` contains, by network, the names of earlier calls; the names of this call are added.
+    ``of_networks`` has the names of earlier calls by network; the names of this call are added.
     """
     of_call = set[str]()
     suffix = configuration.text("instance.name")

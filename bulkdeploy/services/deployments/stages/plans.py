@@ -61,7 +61,7 @@ def plan(
     Raises:
         InsufficientCapacity: fewer VMs fit than the only call accepts.
         ResourceUnavailable: the zone has no pool.
-        Apart: some of several calls are refused.
+        Apart: some of several calls must be rejected.
     """
     needs = [[placement_need(configuration, part.spec) for part in each.parts] for each in calls]
     kinds = [_kinds_of(each, wanted) for each, wanted in zip(calls, needs, strict=True)]
@@ -101,7 +101,10 @@ def _kinds_of(each: DeployingCall, needs: Sequence[PlacementNeed]) -> Kinds:
 def _plan_together(
     connection: Connection, configuration: Configuration, calls: Sequence[DeployingCall], kinds: Sequence[Kinds]
 ) -> list[list[Planned]]:
-    """Return the plan of each kind of each call; none for calls that start no VM or apply a plan that was shown."""
+    """Return the plan of each kind of each call.
+
+    The result is empty for calls that start no VM or that apply a stored plan.
+    """
     alike: dict[PlacementNeed, dict[int, int]] = {}
     for number, each in enumerate(calls):
         if each.call.shared.start_vm and each.call.shared.plan_index is None:
@@ -126,7 +129,7 @@ def _plan_together(
 
 
 def _leave_out_refused(connection: Connection, each: DeployingCall, kinds: Kinds) -> None:
-    """Leave out the VMs that got no place, if the call accepts so few."""
+    """Leave out the VMs for which no host was found, if the call accepts the number of remaining VMs."""
     call, planned = each.call, each.planned or ()
     placed = sum(kind.plan.placed for kind in planned)
     if placed < call.fewest and not planned[0].pool_limits:
@@ -150,7 +153,7 @@ def _leave_out_refused(connection: Connection, each: DeployingCall, kinds: Kinds
 
 
 def _place_parts(each: DeployingCall, needs: Sequence[PlacementNeed], kinds: Kinds) -> None:
-    """Set the plan of each part to the places of its kept VMs in the plan of their kind."""
+    """Set the plan of each part: the hosts and pools of its kept VMs, out of the plan of their kind."""
     if each.planned is None:
         return
     row, plans = np.zeros(len(each.kept), dtype=np.int64), {}
@@ -218,7 +221,7 @@ def _missing(planned: Planned, names: Mapping[int, str]) -> str:
 
 
 def _scope(each: DeployingCall, need: PlacementNeed) -> str:
-    """Return where the VMs may go, in words."""
+    """Return a text that describes the part of the zone in which the VMs may be placed."""
     if need.host_id is not None:
         return "the pinned host"
     if need.cluster_id is not None:

@@ -31,7 +31,7 @@ JOBS = JobsOfCalls(DEPLOY.name, DEPLOY.command_class, DEPLOY.event_type, DEPLOY.
 def write(
     connection: Connection, system: System, configuration: Configuration, calls: Sequence[DeployingCall]
 ) -> list[DeployedVms]:
-    """Write all rows of the calls, and have their jobs sent after the commit."""
+    """Write all rows of the calls, and register the sending of their jobs after the commit."""
     for each in calls:
         _add_passwords_and_records(system, configuration, each)
     queues = [bulk_queue(each.count) if each.call.shared.bulk else INTERACTIVE for each in calls]

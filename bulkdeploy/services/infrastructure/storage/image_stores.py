@@ -38,7 +38,7 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
     """Add an image store to a zone and return the store. If no name is given, its URL is the name.
 
     Raises:
-        InvalidParameter: a url that is not of an NFS export, or a name that is taken.
+        InvalidParameter: the URL does not name an NFS export, or the name is already used.
     """
     url = given["url"]
     parts = urlsplit(url)
@@ -64,7 +64,7 @@ def update_store(connection: Connection, caller: Caller, store: EntityRef, given
     """Change the fields of an image store and return the store.
 
     Raises:
-        InvalidParameter: it was deleted, or the name is taken.
+        InvalidParameter: the image store was deleted, or the name is already used.
     """
     values = {column: given[parameter] for parameter, column in CHANGEABLE.items() if parameter in given}
     if "name" in given:
@@ -80,7 +80,7 @@ def delete_stores(connection: Connection, caller: Caller, stores: Sequence[Entit
     """Delete image stores. No templates are lost, because image stores contain none.
 
     Raises:
-        InvalidParameter: one was deleted.
+        InvalidParameter: one of the image stores was deleted.
     """
     hold_all(connection, stores)
     remove_rows(connection, stores)

@@ -66,8 +66,8 @@ def look_at_pools(connection: Connection, system: System, batch: Sequence[Argume
     A driver measures sizes that the call does not give, before rows are written.
 
     Raises:
-        InvalidParameter, InvalidCombination: a url that is no storage, or places that do not belong together.
-        ResourceUnavailable: the driver does not see it.
+        InvalidParameter, InvalidCombination: a URL does not name storage, or zone, pod and cluster do not match.
+        ResourceUnavailable: the driver cannot access the storage.
     """
     found = clusters.facts_by_id(connection, {ref.id for ref in given_refs(batch, "clusterid")})
     return [_seen(system, given, found) for given in batch]
@@ -91,7 +91,7 @@ def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPoo
     """Create storage pools of clusters or whole zones from storage that was checked before the transaction.
 
     Raises:
-        InvalidParameter: a name that is taken, or storage that another pool of the zone is.
+        InvalidParameter: a name is already used, or another pool of the zone uses the same storage.
     """
     zones = list(dict.fromkeys(pool.zone for pool in batch))
     hold_all(connection, zones, "zoneid")  # alone: of two pools at once on one storage, one must see the other
@@ -117,8 +117,8 @@ def update_pools(connection: Connection, caller: Caller, changes: Sequence[Chang
     """Change storage pools. Later placements respect whether the pools are enabled.
 
     Raises:
-        InvalidParameter: a name that is taken, a state that is neither Up nor Disabled, or a size below what
-            volumes were promised.
+        InvalidParameter: a name is already used, a pool is neither Up nor Disabled, or a size is below the claims
+            of volumes.
     """
     rows = hold_all(connection, [pool for pool, _ in changes])
     configuration = read_configuration(connection)
@@ -152,11 +152,11 @@ def _tags(given: Arguments) -> list[str]:
 def delete_pools(
     connection: Connection, caller: Caller, pools: Sequence[EntityRef], *, forced: bool, with_local: bool = False
 ) -> None:
-    """Delete pools without volumes; pools of a host's own disks only ``with_local``.
+    """Delete pools without volumes. Pools of hosts' own disks are deleted only if ``with_local`` is true.
 
     Raises:
-        InvalidParameter: one is not in maintenance, and the call is not ``forced``; or it is a host's own disks.
-        ResourceInUse: volumes are in one, ``forced`` or not.
+        InvalidParameter: a pool is not in maintenance and ``forced`` is false, or a pool is a host's own disks.
+        ResourceInUse: a pool has volumes, even if ``forced`` is true.
     """
     rows = hold_all(connection, pools)
     volumes = storage_pools.count_volumes(connection, [pool.id for pool in pools])
@@ -179,8 +179,8 @@ def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) 
     """Put a pool into maintenance, so that no volumes are placed in it. The result of the job is the pool.
 
     Raises:
-        InvalidParameter: it is in maintenance, or was deleted.
-        ResourceInUse: VMs that are on a host have volumes in it; CloudStack would stop them.
+        InvalidParameter: the pool is in maintenance, or was deleted.
+        ResourceInUse: VMs that are on a host have volumes in the pool. CloudStack would stop these VMs.
     """
     if hold(connection, pool)["state"] not in (UP, DISABLED):
         raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is in maintenance already")
@@ -193,7 +193,7 @@ def cancel_maintenance(connection: Connection, caller: Caller, pool: EntityRef) 
     """End the maintenance of a pool, so that volumes can be placed in it again; the job's result is the pool.
 
     Raises:
-        InvalidParameter: it is not in maintenance, or was deleted.
+        InvalidParameter: the pool is not in maintenance, or was deleted.
     """
     state = hold(connection, pool)["state"]
     if state in (UP, DISABLED):
@@ -220,7 +220,7 @@ def storage_of(url: str) -> dict[str, Any]:
     """Return type, server and path of the storage behind a URL, as columns. Credentials are left out.
 
     Raises:
-        InvalidParameter: no pool can be made of it.
+        InvalidParameter: the URL does not describe a storage pool.
     """
     found = _read_url(url)
     return {"pool_type": found.pool_type, "ip_address": found.server, "path": found.path}

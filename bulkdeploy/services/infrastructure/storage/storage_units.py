@@ -1,6 +1,6 @@
 """Storage units of hosts: list, exclude from new data, and repair (docs/how-to/storage-units.md).
 
-Nothing of them stands in rows: each look asks the hypervisors.
+Units are not stored in the database: each call queries the hypervisors.
 """
 
 from collections.abc import Callable, Sequence
@@ -54,7 +54,7 @@ class SeenUnit:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the unit can be used. A unit of a host that does not answer cannot be used."""
+        """Whether the unit can be used. A unit of a host that does not respond is not healthy."""
         return self.unit is not None and self.unit.is_healthy
 
 
@@ -97,8 +97,8 @@ def find(
     """Return one storage unit of a host.
 
     Raises:
-        InvalidParameter: the host's driver tells of no units, the host does not answer, or has none of this type
-            and name.
+        InvalidParameter: the host's driver does not support storage units, the host does not respond, or it has no
+            unit of this type and name.
     """
     require_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS, "host", host.name)
     seen = look(reading, drivers, [host], timeout_s=timeout_s)
@@ -120,8 +120,8 @@ def set_allocatable(
     which placement respects. If the unit is no pool, the hypervisor changes the unit.
 
     Raises:
-        InvalidParameter: it is a pool that other hosts reach, too, or one in maintenance.
-        DriverError: the hypervisor cannot do it.
+        InvalidParameter: the unit is a pool that other hosts also use, or a pool in maintenance.
+        DriverError: the hypervisor cannot change the unit.
     """
     host, unit, pool = seen.host, seen.unit, seen.pool
     assert unit is not None  # noqa: S101 - find gives units
@@ -151,9 +151,9 @@ def repair(reading: Reading, drivers: Drivers, seen: SeenUnit, *, dry_run: bool 
     that no volume is created meanwhile. The driver checks guests that have no row.
 
     Raises:
-        InvalidParameter: the host's driver repairs nothing.
-        ResourceInUse: data of volumes is nowhere else, or not healthy there; or the pool takes new ones.
-        DriverError: the hypervisor could not, or refused.
+        InvalidParameter: the host's driver does not support repairs.
+        ResourceInUse: there is no other healthy copy of a volume's data, or new volumes may be created in the pool.
+        DriverError: the hypervisor failed or rejected the repair.
     """
     host, unit, pool = seen.host, seen.unit, seen.pool
     assert unit is not None  # noqa: S101 - find gives units

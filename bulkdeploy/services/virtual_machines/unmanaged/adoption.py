@@ -1,7 +1,8 @@
 """The import of guests without rows as VMs, on their present hosts and unchanged (one file: one transaction).
 
-What one is, its hypervisor says (``details_of_guests``); whose it is and by which offering, people say. What it
-takes is claimed as by a deployment: never more than there is, no address twice. What does not fit is left out.
+The hypervisor reports the properties of a guest (``details_of_guests``), and the caller chooses the owner and the
+offering. Resources are claimed as by a deployment: hosts are never overcommitted, and no address is assigned twice.
+Guests that do not fit are left out.
 """
 
 from collections import Counter
@@ -64,19 +65,19 @@ class Adopted:
 
 
 class _LeftOut(Exception):
-    """A guest cannot be adopted."""
+    """Raised when a guest cannot be imported. The text is the reason."""
 
 
 def adopt(connection: Connection, caller: Caller, guests: Sequence[UnmanagedGuest], wanted: Adoption) -> Adopted:
     """Register guests without rows as virtual machines, without moving or changing the guests.
 
-    Guests that cannot be adopted are left out. Later jobs find an adopted guest by its id, like that of a deployed
+    Guests that cannot be imported are left out. Later jobs find an imported guest by its id, as that of a deployed
     VM.
 
     Raises:
-        InvalidCombination, InvalidParameter, PermissionDenied: the owner, or the offering for it.
-        ResourceLimitExceeded: all that can be adopted would pass a limit of the owner or of a domain above it.
-        TransactionConflict: another transaction was faster; repeat the whole one.
+        InvalidCombination, InvalidParameter, PermissionDenied: the owner is not valid, or may not use the offering.
+        ResourceLimitExceeded: the imported guests would exceed a limit of the owner or of a domain above it.
+        TransactionConflict: a concurrent transaction changed the same data; the whole transaction must be repeated.
     """
     take_lock(connection, Lock.UNMANAGED)
     owner = lock_owner(connection, caller, wanted.owner)
@@ -84,7 +85,7 @@ def adopt(connection: Connection, caller: Caller, guests: Sequence[UnmanagedGues
 
 
 class _Adopting:
-    """Lock order: zones, networks, hosts, pools, ranges, counts, rows."""
+    """The import of guests in one transaction. Lock order: zones, networks, hosts, pools, ranges, counts, rows."""
 
     def __init__(
         self,
@@ -157,10 +158,10 @@ class _Adopting:
         return dict(zip(ids.tolist(), limits.tolist(), strict=True))
 
     def _columns(self, one: UnmanagedGuest) -> dict[str, Any]:
-        """Return the row of a guest's VM, and note the ids and names that the VM uses.
+        """Return the row of a guest's VM, and reserve the ids and names that the VM uses.
 
         Raises:
-            _LeftOut: it cannot be adopted.
+            _LeftOut: the guest cannot be imported.
         """
         guest, details = one.guest, self._adoptable(one)
         host = self._hosts.get(guest.host_uuid)
@@ -200,7 +201,7 @@ class _Adopting:
         """Return the details of a guest that its hypervisor reports.
 
         Raises:
-            _LeftOut: it cannot be a VM, wherever it is.
+            _LeftOut: the guest cannot be imported, regardless of its host.
         """
         guest, details = one.guest, one.details
         if one.copies > 1:

@@ -1,7 +1,7 @@
 """The unmanageVirtualMachine command: deletes a VM's rows. The guest keeps running and can be imported again.
 
-The guest is noted as one that was let go: its addresses are given to nobody, and the audit does not call it lost.
-Its room is free in the books from then on, as it is in CloudStack.
+The guest is recorded as unmanaged on purpose: its addresses are not assigned to other VMs, and the audit does not
+report it. Its claims are released, as in CloudStack.
 """
 
 from sqlalchemy import Connection
@@ -35,10 +35,10 @@ def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityR
     for the deleted VM affects the guest.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to touch.
-        InvalidParameter: it does not run, a job works on it, it or one of its volumes has snapshots, an ISO is in
-            its drive, or its hypervisor does not tell what importing it again would need.
-        TransactionConflict: it changed meanwhile; repeat the whole transaction.
+        PermissionDenied: the caller may not access the VM.
+        InvalidParameter: the VM does not run, a job works on the VM, the VM or one of its volumes has snapshots, an
+            ISO is in its drive, or its hypervisor does not report the data that a later import needs.
+        TransactionConflict: the VM changed concurrently; the whole transaction must be repeated.
     """
     take_lock(connection, Lock.UNMANAGED)
     iso = iso_of(connection, vm.id)

@@ -1,6 +1,6 @@
 """The search for guests and volumes without rows, and their removal. ``adoption`` imports guests as VMs.
 
-A restore of an older backup leaves them.
+For example, guests created after a backup have no rows after the backup is restored.
 """
 
 from collections import Counter
@@ -82,14 +82,15 @@ class Removal:
 def find_unmanaged(
     reading: Callable[[], AbstractContextManager[Connection]], drivers: Iterable[HypervisorDriver]
 ) -> Unmanaged:
-    """Return the guests and volumes of hypervisors that have no row, by name. Safe while the service works.
+    """Return the guests and volumes of hypervisors that have no row, ordered by name. Safe on a live system.
 
     Args:
-        reading: opens a connection for reading: before hypervisors are asked, which may take minutes, and after.
-        drivers: of all hypervisors.
+        reading: opens a connection for reading. It is called before and after the hypervisors are queried, which
+            may take minutes.
+        drivers: the drivers of all hypervisors.
 
     Raises:
-        DriverError: a hypervisor cannot be asked.
+        DriverError: a hypervisor cannot be queried.
     """
     with reading() as connection:
         began, volumes = store.read_moment(connection), store.known_volumes(connection)
@@ -134,8 +135,8 @@ def note_unmanaged(connection: Connection, found: Unmanaged) -> None:
 def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
     """Block unmanaged guests from being imported, and from being created again by delayed driver calls.
 
-    Guests and volumes that have rows by now are left out. This must be committed before ``remove``, whose driver
-    calls are slow. It can be repeated safely.
+    Guests and volumes that have rows now are left out. This must be committed before ``remove``, whose driver calls
+    are slow. It can be repeated safely.
     """
     take_lock(connection, Lock.UNMANAGED)
     known = store.known_volumes(connection)
@@ -155,7 +156,7 @@ def remove(drivers: Drivers, removal: Removal, *, timeout_s: float) -> dict[UUID
     """Delete guests and volumes on their hypervisors with all their data. This can be repeated safely.
 
     Returns:
-        Why those that are left could not be removed.
+        The reasons why guests and volumes could not be removed, by their id.
     """
     works = [partial(_remove_guest, drivers, one, timeout_s) for one in removal.guests]
     works += [partial(_remove_volume, drivers, *one, timeout_s) for one in removal.volumes]
