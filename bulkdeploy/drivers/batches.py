@@ -10,7 +10,9 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import ANY_HOST, GuestSpec, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import ANY_HOST
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 

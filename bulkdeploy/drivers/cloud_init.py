@@ -13,7 +13,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import NicSpec
+from bulkdeploy.drivers.guests import NicSpec
 
 CLOUD_CONFIG = "#cloud-config\n"
 """The first line of user data and vendor data. JSON, which is YAML, may follow."""

@@ -10,31 +10,36 @@ import socket
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from decimal import Decimal
-from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, ClassVar, Self, TypeVar
 from uuid import UUID
 
-from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.virtual_machines.device_parameters import Device
-from bulkdeploy.domain.virtual_machines.firmware import BootMode
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.host_files import FileState, HostFile
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_files import FileState, HostFile
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
+from bulkdeploy.drivers.guests import (
+    ConsoleKind,
+    CustomAction,
+    Guest,
+    GuestCheck,
+    GuestDetails,
+    GuestSpec,
+    PowerState,
+    SnapshotSpec,
+    VolumeSpec,
+)
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
-from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.processes.tcp_ports import reachable_ports
 
 H = TypeVar("H")
 T = TypeVar("T")
-
-ANY_HOST = "any host"
-"""Named in errors of calls that no single host is asked."""
 
 NOBODY = UUID(int=0)
 """The uuid of no guest."""
@@ -43,255 +48,8 @@ HOSTS_AT_ONCE = 16
 """Hosts that ``admit_hosts`` and ``look_at_hosts`` reach at the same time."""
 
 
-class PowerState(StrEnum):
-    """The power state of a guest, as its hypervisor reports it."""
-
-    RUNNING = "Running"
-    STOPPED = "Stopped"
-
-
-class ConsoleKind(StrEnum):
-    """The kind of a guest's console."""
-
-    VNC = "vnc"
-    SERIAL = "serial"
-
-
 CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.SERIAL: Ability.SERIAL_CONSOLE})
 """What a driver declares that opens consoles of a kind."""
-
-
-@dataclass(frozen=True, slots=True)
-class VolumeSpec:
-    """The specification of a volume: its size in bytes, its pool's uuid, and its template (root volume only).
-
-    ``parameters`` are those of ``HypervisorDriver.device_parameters`` that its offering or its VM sets.
-    ``was_made`` means that a guest had the volume before. A call that does not find such a volume fails
-    (``lost_volume``), because a new volume in its place would hide the loss of its data. ``is_preallocated`` means
-    that the driver allocates all space of a new empty volume immediately, if it can.
-    """
-
-    uuid: UUID
-    name: str
-    size_bytes: int
-    pool_uuid: UUID
-    template_uuid: UUID | None = None
-    was_made: bool = False
-    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
-    is_preallocated: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class NicSpec:
-    """The specification of a NIC: its MAC and IP address (None: no address), its network's uuid and its VLAN.
-
-    ``has_requested_ip`` and ``has_requested_mac`` mean that a caller chose the address. Other addresses were chosen
-    by the service; a cloud that assigns addresses itself may replace them. ``label`` is the name of the physical
-    network on hosts, such as a bridge's name. ``mtu`` is in bytes. ``parameters`` are like those of a volume.
-    """
-
-    uuid: UUID
-    mac_address: str
-    ip_address: str | None
-    network_uuid: UUID
-    vlan: str | None
-    netmask: str | None = None
-    gateway: str | None = None
-    dns: tuple[str, ...] = ()
-    label: str | None = None
-    mtu: int | None = None
-    is_default: bool = False
-    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
-    has_requested_ip: bool = False
-    has_requested_mac: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GuestSpec:
-    """The specification of a guest: CPU in cores and MHz per core, memory in MiB, user data in base64.
-
-    ``user_data_details`` are values of variables in the user data, which are served as metadata. ``password`` is
-    set by the password agent of the image; only calls that start a guest have it. ``host_name`` is the guest's own
-    name (None: ``name``). ``template_variant`` is the variant of its template (None: the template has no variants).
-    ``iso_uuid`` is the ISO in its drive (None: empty). ``uefi`` is the UEFI boot mode (None: BIOS).
-    ``is_dynamically_scalable`` means that the guest may get more vCPUs and memory while it runs.
-    """
-
-    uuid: UUID
-    name: str
-    cpu_number: int
-    cpu_mhz: int
-    memory_mib: int
-    volumes: tuple[VolumeSpec, ...]
-    nics: tuple[NicSpec, ...]
-    user_data: str | None = field(default=None, repr=False)
-    user_data_details: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
-    public_keys: tuple[str, ...] = ()
-    password: str | None = field(default=None, repr=False)
-    host_name: str | None = None
-    template_variant: str | None = None
-    iso_uuid: UUID | None = None
-    uefi: BootMode | None = None
-    is_dynamically_scalable: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class SnapshotSpec:
-    """The specification of a snapshot of all volumes of a guest and, with ``with_memory``, of its memory.
-
-    ``volume_uuid`` restricts the snapshot to one volume, without memory. None means all volumes.
-    """
-
-    uuid: UUID
-    with_memory: bool
-    volume_uuid: UUID | None = None
-
-    def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
-        """Return those volumes of the guest that the snapshot contains."""
-        return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
-
-
-@dataclass(frozen=True, slots=True)
-class Guest:
-    """A guest as the hypervisor reports it. ``nic_uuids`` is None if the hypervisor does not store NICs' uuids.
-
-    ``iso_uuid`` is the ISO in its drive, or None if the drive is empty or the hypervisor does not know.
-    ``has_crashed`` means that its process or its host died without a shutdown or power-off; it is also False if the
-    hypervisor does not record this.
-    """
-
-    uuid: UUID
-    host_uuid: UUID
-    power: PowerState
-    cpu_number: int
-    cpu_mhz: int
-    memory_mib: int
-    volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
-    nic_uuids: frozenset[UUID] | None = None
-    iso_uuid: UUID | None = None
-    has_crashed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GuestNic:
-    """A NIC as a hypervisor reports it. ``network_uuid`` and ``ip_address`` are None if unknown or not set."""
-
-    uuid: UUID
-    mac_address: str
-    network_uuid: UUID | None
-    ip_address: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class GuestDetails:
-    """The details with which a guest was started, in addition to those of ``Guest``.
-
-    Volumes and NICs are in order, the root volume first. ``template_uuid`` is the template of its root volume, or
-    None if the hypervisor does not know it.
-    """
-
-    uuid: UUID
-    name: str
-    template_uuid: UUID | None
-    volume_uuids: tuple[UUID, ...]
-    nics: tuple[GuestNic, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CustomAction:
-    """A run of a custom action: its name, the values of its parameters as JSON, and its details."""
-
-    name: str
-    parameters: Mapping[str, Any] = field(repr=False, hash=False)
-    details: Mapping[str, str] = field(default_factory=dict, hash=False)
-
-
-@dataclass(frozen=True, slots=True)
-class GuestCheck:
-    """A health check of a guest that runs on a host. ``address`` is the guest's IP address; None: it has none."""
-
-    host: HostAddress
-    guest_uuid: UUID
-    address: str | None
-    check: HealthCheck
-
-
-class DriverError(Exception):
-    """Raised when a driver call fails. It contains the facts that an operator needs to act.
-
-    Attributes:
-        step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
-            ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``snapshot``, ``revert``, ``console``...
-        host: the host's name.
-        reason: what the hypervisor said.
-        transient: True when the same call may succeed on the same host later. A start that fails, for good or
-            not, is tried on other hosts unless it is pinned.
-        unanswered: True when the hypervisor may have done it all the same.
-        on_any_host: True when every other host would reject the call for the same reason. The VM is not tried on
-            other hosts then.
-    """
-
-    def __init__(
-        self,
-        step: str,
-        host: str,
-        reason: str,
-        *,
-        transient: bool,
-        unanswered: bool = False,
-        on_any_host: bool = False,
-    ) -> None:
-        self.step, self.host, self.reason = step, host, reason
-        self.transient, self.unanswered, self.on_any_host = transient, unanswered, on_any_host
-        super().__init__(f"{step} failed on host {host}: {reason}")
-
-    @property
-    def may_pass(self) -> bool:
-        """True when the same call may succeed later, or has done so already."""
-        return self.transient or self.unanswered
-
-    def at(self, host: str) -> "DriverError":
-        """Return the same error for another host. If a batch fails as a whole, each call fails for its own host."""
-        return self._copy(host, self.reason)
-
-    def reported(self, reason: str) -> "DriverError":
-        """Return the same error with another reason text."""
-        return self._copy(self.host, reason)
-
-    def _copy(self, host: str, reason: str) -> "DriverError":
-        return type(self)(
-            self.step,
-            host,
-            reason,
-            transient=self.transient,
-            unanswered=self.unanswered,
-            on_any_host=self.on_any_host,
-        )
-
-
-class StaleFence(DriverError):
-    """The hypervisor has seen a higher fence for this guest: the caller has lost its lease."""
-
-
-def lost_volume(step: str, host: str, volume: VolumeSpec) -> DriverError:
-    """Return the error of a call that does not find a volume which a guest had before."""
-    reason = (
-        f"the hypervisor does not have volume {volume.uuid} ({volume.name}) any more, and a start makes no new"
-        " volume in its place. restoreVirtualMachine makes a root disk anew from its template; a data volume comes"
-        " from a backup, or detachVolume takes it from the VM"
-    )
-    return DriverError(step, host, reason, transient=False)
-
-
-def refuse_lost_volumes(step: str, host: str, guest: GuestSpec) -> None:
-    """Raise ``lost_volume`` for a guest that the hypervisor does not have, unless all its volumes are new."""
-    for volume in guest.volumes:
-        if volume.was_made:
-            raise lost_volume(step, host, volume)
-
-
-class HostDrained(DriverError):
-    """Raised for a check of a host that answers and keeps its guests but is configured to accept no new ones."""
 
 
 class HypervisorDriver(ABC):

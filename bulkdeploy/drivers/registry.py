@@ -18,7 +18,7 @@ from typing import Any, Protocol
 
 import bulkdeploy.drivers
 from bulkdeploy.domain.virtual_machines.device_parameters import Device
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.installed import InstalledDrivers
 from bulkdeploy.drivers.options import TABLE, DriverOptions, DriverSettingError, read_options

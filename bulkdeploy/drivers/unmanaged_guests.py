@@ -4,8 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from uuid import UUID
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import Guest, GuestDetails, HypervisorDriver
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.guests import Guest, GuestDetails
 
 GUESTS_AT_ONCE = 10_000
 GuestWithoutRow = tuple[Guest, GuestDetails | None]

@@ -6,7 +6,7 @@ from sqlalchemy.exc import DBAPIError, OperationalError
 from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed
 from bulkdeploy.cloudstack.client import CallRefused, NotAnswered
 from bulkdeploy.domain.errors import BulkDeployError
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse
 from bulkdeploy.embedded.processes import ServerFailed

@@ -5,7 +5,7 @@ from typing import LiteralString, Self
 from typing_extensions import override
 
 from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.simulator.database import ensure_database
 from bulkdeploy.drivers.simulator.link import SimulatorLink
 from bulkdeploy.drivers.simulator.options import SimulatorOptions

@@ -12,7 +12,7 @@ from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT, Device, parameters_of
 from bulkdeploy.domain.virtual_machines.firmware import boot_mode_of
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.store.infrastructure.host_maintenance import read_host_names
 from bulkdeploy.store.infrastructure.zones import read_zone_names

@@ -27,7 +27,8 @@ from bulkdeploy.domain.errors import (
     ResourceUnavailable,
 )
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.held_leases import keep_lease

@@ -8,7 +8,7 @@ from typing import NoReturn
 import structlog
 
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, host_name, make_call
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
 from bulkdeploy.telemetry import metrics
 

@@ -10,19 +10,11 @@ from uuid import UUID
 
 import structlog
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
-from bulkdeploy.drivers.driver import (
-    CustomAction,
-    DriverError,
-    Guest,
-    GuestSpec,
-    HypervisorDriver,
-    PowerState,
-    SnapshotSpec,
-    StaleFence,
-    VolumeSpec,
-)
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError, StaleFence
+from bulkdeploy.drivers.guests import CustomAction, Guest, GuestSpec, PowerState, SnapshotSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers

@@ -9,7 +9,8 @@ from uuid import UUID
 from sqlalchemy import Connection
 from typing_extensions import override
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import GiveDevice
 from bulkdeploy.scheduling.virtual_machine_isos import restore_drive

@@ -17,7 +17,7 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType, class_for
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.assignment import Assignment, Work
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, NOTHING_EXCLUDED, UNCHANGED, Failed, FinalState, Outcome

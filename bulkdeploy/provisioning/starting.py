@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.jobs import FIRST_HOST
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment, read_assignment
 from bulkdeploy.provisioning.failed_tries import FailedTries

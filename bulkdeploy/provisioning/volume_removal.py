@@ -11,7 +11,7 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, Row
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.registry import FindsDrivers
 from bulkdeploy.processes.failpoints import Failpoint, after, before
 from bulkdeploy.store.database.engine import read_only, run_transaction

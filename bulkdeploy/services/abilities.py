@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines.device_parameters import Device, parameters_of
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.registry import ConfiguredDriver, Drivers, NoDriverFor
 from bulkdeploy.store.rows.learnt_entities import has_learnt_clusters
 

@@ -7,7 +7,7 @@ from typing import Protocol
 
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.host_files import HostFile
+from bulkdeploy.drivers.abilities.host_files import HostFile
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.power.registry import PowerDrivers
 from bulkdeploy.queue.job_queue import JobQueue

@@ -14,7 +14,7 @@ from bulkdeploy.domain.accounts.accounts import ACCOUNT_TYPE_NAMES, AccountType
 from bulkdeploy.domain.errors import ResourceLimitExceeded, ResourceUnavailable
 from bulkdeploy.domain.networks.addresses import GivenNic
 from bulkdeploy.domain.networks.security_group_rules import Rule
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.records import (
     CopyState,

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
-from bulkdeploy.drivers.host_files import LARGEST, HostFile
+from bulkdeploy.drivers.abilities.host_files import LARGEST, HostFile
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.wiring.settings import Settings
 

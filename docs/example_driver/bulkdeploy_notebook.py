@@ -6,8 +6,10 @@ from uuid import UUID
 
 from notebook import NotebookError, open_notebook
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError, Guest, HypervisorDriver, PowerState, lost_volume
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError, lost_volume
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.drivers.options import DriverOptions
 

@@ -13,8 +13,9 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from bulkdeploy.api.guest_console import BUSY, MOST_CONSOLES_OF_A_USER
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import ConsoleKind, DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System

@@ -13,9 +13,11 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract import Caller, Contents, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver, SnapshotSpec, StaleFence
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError, StaleFence
+from bulkdeploy.drivers.guests import SnapshotSpec
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from tests.kvm.fixed_records import POOL as POOL_UUID

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from bulkdeploy.drivers.cloud_init import network_config
-from bulkdeploy.drivers.driver import NicSpec
+from bulkdeploy.drivers.guests import NicSpec
 
 RELEASES = os.environ.get("CLOUD_INIT_RELEASES")
 if RELEASES is None:

@@ -23,7 +23,7 @@ from bulkdeploy.drivers.contract import (
     Subjects,
     VolumeContract,
 )
-from bulkdeploy.drivers.driver import NicSpec
+from bulkdeploy.drivers.guests import NicSpec
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.records import GuestOrder
 from bulkdeploy.drivers.simulator.control import FaultKind, Step

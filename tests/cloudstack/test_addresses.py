@@ -6,7 +6,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import Caller
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from tests.cloudstack.driven import HOSTS, ORDER, SUBJECTS, driven
 from tests.cloudstack.orders import FixedOrders
 

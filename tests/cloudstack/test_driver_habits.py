@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 
 from bulkdeploy.drivers.cloudstack.driver import host_id_of
 from bulkdeploy.drivers.contract import Caller, guests_of
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.embedded.valkey import free_port
 from tests.cloudstack.driven import HOSTS, SUBJECTS, driven, new_driver
 

@@ -6,7 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.drivers.batches import BatchDriver, StartCall
-from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")

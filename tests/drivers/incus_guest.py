@@ -5,7 +5,8 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver, NicSpec, VolumeSpec
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import TemplateImage
 

@@ -3,7 +3,7 @@
 from uuid import UUID, uuid4
 
 from bulkdeploy.drivers.cloud_init import network_config
-from bulkdeploy.drivers.driver import NicSpec
+from bulkdeploy.drivers.guests import NicSpec
 
 DEFAULT = NicSpec(
     uuid4(), "02:00:00:00:00:0A", "10.0.0.5", UUID(int=1), None, netmask="255.255.255.0", gateway="10.0.0.1",

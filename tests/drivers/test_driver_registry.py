@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.installed import UnknownDriver, UnusableDriver
 from bulkdeploy.drivers.options import WrongDriverOptions
 from bulkdeploy.drivers.registry import (
@@ -20,7 +20,7 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 OUTSIDER = '''
 from pydantic import Field, SecretStr
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.options import DriverOptions
 

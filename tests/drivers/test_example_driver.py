@@ -143,7 +143,7 @@ def test_a_service_that_names_it_runs_vms_with_it(caller: ApiClient, named: Sett
     finished(caller, "startVirtualMachine", id=vm["id"])
     audited = bulkdeploy(named, "audit")
     assert audited.returncode == 0, audited.stdout + audited.stderr
-    assert finished(caller, "destroyVirtualMachine", id=vm["id"], expunge=True)["state"] == "Expunging"
+    assert not {"id", "state"} & finished(caller, "destroyVirtualMachine", id=vm["id"], expunge=True).keys()
     assert bulkdeploy(named, "audit").returncode == 0
 
 

@@ -27,10 +27,11 @@ from bulkdeploy.drivers.contract import (
     VncConsoleContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
+from bulkdeploy.drivers.guests import ConsoleKind, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in

@@ -17,9 +17,10 @@ import pytest
 import requests
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import DriverError, Guest, PowerState
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool

@@ -19,7 +19,8 @@ import pytest
 from sqlalchemy import Engine
 from websockets.sync.server import ServerConnection, unix_serve
 
-from bulkdeploy.drivers.driver import ConsoleKind, DriverError, Guest, PowerState, StaleFence
+from bulkdeploy.drivers.errors import DriverError, StaleFence
+from bulkdeploy.drivers.guests import ConsoleKind, Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.events import open_events

@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
-from bulkdeploy.drivers.driver import DriverError, GuestCheck
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestCheck
 from bulkdeploy.drivers.hosts import HostAddress
 
 pytest.importorskip("libvirt", reason="needs pip install 'bulkdeploy[libvirt]'")

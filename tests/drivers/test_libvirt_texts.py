@@ -9,7 +9,7 @@ import pytest
 
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.driver import GuestNic
+from bulkdeploy.drivers.guests import GuestNic
 from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, FileSource, RbdSource
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,
@@ -238,7 +238,7 @@ def test_a_seed_tells_a_guest_who_it_is() -> None:
     pycdlib = pytest.importorskip("pycdlib", reason="seeds need pip install 'bulkdeploy[libvirt]'")
     from io import BytesIO
 
-    from bulkdeploy.drivers.driver import GuestSpec, NicSpec
+    from bulkdeploy.drivers.guests import GuestSpec, NicSpec
     from bulkdeploy.drivers.libvirt.seed import make_seed
 
     nic = NicSpec(

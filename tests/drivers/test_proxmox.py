@@ -16,10 +16,11 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import Caller, Rig, Subjects
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool

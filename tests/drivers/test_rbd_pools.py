@@ -18,7 +18,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError, VolumeSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt import ceph
 from bulkdeploy.drivers.libvirt.ceph import CephError

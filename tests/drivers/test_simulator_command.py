@@ -4,7 +4,7 @@ import pytest
 from click.testing import CliRunner, Result
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, HangEffect, Step, list_faults
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.manage.main import main

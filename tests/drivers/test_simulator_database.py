@@ -9,7 +9,8 @@ from uuid import UUID
 import psycopg
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError, PowerState, StaleFence
+from bulkdeploy.drivers.errors import DriverError, StaleFence
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, Step, add_fault, list_faults
 from bulkdeploy.drivers.simulator.database import connect, derived_url, drop_database, ensure_database

@@ -8,7 +8,8 @@ import pytest
 from psycopg import Connection
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
-from bulkdeploy.drivers.driver import DriverError, GuestCheck, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestCheck, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import (
     FaultKind,

@@ -8,7 +8,7 @@ import psycopg
 import pytest
 from psycopg import Connection
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.simulator.control import (
     Distribution,
     FaultKind,

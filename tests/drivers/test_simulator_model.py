@@ -9,7 +9,8 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule, run_state_machine_as_test
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState, StaleFence
+from bulkdeploy.drivers.errors import DriverError, StaleFence
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.simulator.control import FaultKind, FaultRule, HangEffect, Step, add_fault, list_faults
 from bulkdeploy.drivers.simulator.database import clear_state, connect
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver

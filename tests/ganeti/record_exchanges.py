@@ -17,8 +17,8 @@ import requests
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.batches import BatchDriver
-from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool

@@ -33,7 +33,7 @@ from bulkdeploy.drivers.contract import (
 from bulkdeploy.drivers.contract_suites import batches
 from bulkdeploy.drivers.contract_suites.batches import begin, start
 from bulkdeploy.drivers.contract_suites.subjects import guests_of
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.ganeti.rapi import Rapi

@@ -11,8 +11,9 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.batches import StartCall
 from bulkdeploy.drivers.contract import Caller, MigrationContract, Rig, Subjects
 from bulkdeploy.drivers.contract_suites import migration
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.ganeti.live import PATIENCE_S, address, gnt, mirrored_cluster, needs_cluster, options

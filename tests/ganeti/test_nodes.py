@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError, HostDrained
+from bulkdeploy.drivers.errors import DriverError, HostDrained
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.hosts import HostAddress
 from tests.ganeti.live import PATIENCE_S, address, gnt, needs_cluster, options

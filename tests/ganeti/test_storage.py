@@ -10,10 +10,10 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.records import Pool
-from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory
 from tests.ganeti.live import PATIENCE_S, address, gnt, needs_cluster, options

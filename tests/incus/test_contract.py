@@ -40,8 +40,9 @@ from bulkdeploy.drivers.contract import (
     Subjects,
     VolumeContract,
 )
-from bulkdeploy.drivers.driver import ConsoleKind, DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
+from bulkdeploy.drivers.guests import ConsoleKind, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus import rest
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias

@@ -18,7 +18,7 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.drivers.contract import Caller
-from bulkdeploy.drivers.driver import GuestCheck, GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.guests import GuestCheck, GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.records import TemplateImage
 from tests.kvm.fixed_records import POOL, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not

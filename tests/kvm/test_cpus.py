@@ -15,7 +15,9 @@ import structlog
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.contract import Caller, Subjects, guests_of
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHost, LibvirtHosts, libvirt_hosts, why_not

@@ -20,6 +20,7 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
+from bulkdeploy.drivers.abilities.host_files import HostFile, state_of
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
@@ -51,8 +52,9 @@ from bulkdeploy.drivers.contract import (
     VolumeContract,
     guests_of,
 )
-from bulkdeploy.drivers.driver import DriverError, GuestCheck, HypervisorDriver, SnapshotSpec
-from bulkdeploy.drivers.host_files import HostFile, state_of
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestCheck, SnapshotSpec
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.networks.filters import ALLOWED, filter_name
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE

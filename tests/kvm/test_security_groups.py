@@ -10,7 +10,8 @@ from sqlalchemy import Engine
 
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.drivers.contract import Caller, Subjects
-from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.guests import GuestSpec
 from tests.kvm.fixed_records import POOL, TEMPLATE, FixedRules, address_of, driver_on
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.hypervisors.libvirt_networks import BridgedHost, join, run_in_network

@@ -11,7 +11,7 @@ from uuid import UUID, uuid4
 import pytest
 
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.driver_batches import DriverBatches
 

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.guests import GuestSpec
 from tests.support.api.api_client import ApiClient
 from tests.support.zones.fleet import Fleet, OneDriver
 

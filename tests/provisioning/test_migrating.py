@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.simulator.control import FaultKind, HangEffect, Step
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY

@@ -12,7 +12,7 @@ from bulkdeploy.api.app import create_app
 from bulkdeploy.commands.virtual_machines.usage_history import SAMPLE
 from bulkdeploy.domain.errors import InsufficientCapacity
 from bulkdeploy.domain.virtual_machines.usage import HostUsage, PoolUsage
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.provisioning.watches.usage_watch import UsageWatch
 from bulkdeploy.store.database.bootstrap import admin_row
 from bulkdeploy.store.hypervisors.usage import FULL_SHARE, mark_full_pools, write_usage

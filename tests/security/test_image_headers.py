@@ -12,7 +12,7 @@ from uuid import UUID
 
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.images.image_headers import FILE_SYSTEM_AT, HEAD_BYTES, MAGICS, ImageRejected, check_image
 from bulkdeploy.drivers.images.images import OpenedImage
 from bulkdeploy.drivers.records import TemplateImage

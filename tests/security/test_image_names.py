@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import GuestSpec, VolumeSpec
+from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 from bulkdeploy.drivers.incus.driver import IncusDriver
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.records import TemplateImage

@@ -12,7 +12,7 @@ from bulkdeploy.declare.response_fields import flag, large_number, number, text,
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.scheduling.volume_attachment import LAST_DEVICE
 from bulkdeploy.services.infrastructure.host_admission import vms_limit

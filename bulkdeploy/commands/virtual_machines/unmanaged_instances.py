@@ -23,7 +23,7 @@ from bulkdeploy.domain.errors import (
     ResourceUnavailable,
 )
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import named_owner_of
 from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption, adopt

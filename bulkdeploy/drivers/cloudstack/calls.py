@@ -22,7 +22,7 @@ from bulkdeploy.cloudstack.client import (
     is_not_there,
     rows_in,
 )
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 
 RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 429, 533, 534
 OF_HOST = "hostid"

@@ -31,7 +31,7 @@ from bulkdeploy.cloudstack.host_capacity import cores_of, memory_mib_of, overcom
 from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.networks.addresses import GivenNic
 from bulkdeploy.domain.units import GIB
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.cloudstack.calls import (
     TAKEN,
     TRANSIENT,
@@ -42,20 +42,11 @@ from bulkdeploy.drivers.cloudstack.calls import (
     job_id_of,
 )
 from bulkdeploy.drivers.cloudstack.options import CloudStackOptions
-from bulkdeploy.drivers.driver import (
-    ANY_HOST,
-    DriverError,
-    Guest,
-    GuestSpec,
-    HypervisorDriver,
-    NicSpec,
-    PowerState,
-    VolumeSpec,
-    lost_volume,
-    refuse_lost_volumes,
-)
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, lost_volume, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.exchanges.turns import Turns
+from bulkdeploy.drivers.guests import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import Counterpart, GuestOrder
 

@@ -7,7 +7,8 @@ import pytest
 
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall, StartCall, StopCall
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, THREADS, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 MANY = 16

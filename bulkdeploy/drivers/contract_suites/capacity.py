@@ -12,7 +12,8 @@ import pytest
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import begin, start
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 

@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 

@@ -9,7 +9,8 @@ from uuid import UUID, uuid4
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
-from bulkdeploy.drivers.driver import ConsoleKind, DriverError
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import ConsoleKind
 
 CLIENT_INIT = b"\x01"
 """A client that lets others look, too."""

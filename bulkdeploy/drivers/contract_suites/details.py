@@ -1,7 +1,7 @@
 """The contract of drivers whose hypervisor alone knows with which details guests were started."""
 
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import GuestDetails, GuestNic, GuestSpec
+from bulkdeploy.drivers.guests import GuestDetails, GuestNic, GuestSpec
 
 
 def details_of(guest: GuestSpec) -> GuestDetails:

@@ -4,9 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError, Guest, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState
 
 
 def more(rig: Rig, guest: GuestSpec) -> GuestSpec:

@@ -6,9 +6,10 @@ from uuid import uuid4
 
 import pytest
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, SnapshotSpec, StaleFence
+from bulkdeploy.drivers.errors import DriverError, StaleFence
+from bulkdeploy.drivers.guests import SnapshotSpec
 
 
 class FencingContract:

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.contract_suites.batches import BatchContract
 from bulkdeploy.drivers.contract_suites.concurrency import ConcurrencyContract
@@ -23,7 +23,8 @@ from bulkdeploy.drivers.contract_suites.storage_units import StorageUnitContract
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.contract_suites.volume_templates import VolumeTemplateContract
 from bulkdeploy.drivers.contract_suites.volumes import VolumeContract
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import PowerState
 
 SUITES: Mapping[Ability, type] = {
     Ability.DATA_VOLUMES: VolumeContract,

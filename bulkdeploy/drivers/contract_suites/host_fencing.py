@@ -6,7 +6,8 @@ from contextlib import suppress
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, THREADS, Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec
 
 
 class HostFencingContract:

@@ -2,8 +2,8 @@
 
 import pytest
 
+from bulkdeploy.drivers.abilities.host_files import LARGEST, HostFile
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
-from bulkdeploy.drivers.host_files import LARGEST, HostFile
 
 
 class HostFilesContract:

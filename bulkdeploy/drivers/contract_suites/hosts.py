@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Rig
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 
 

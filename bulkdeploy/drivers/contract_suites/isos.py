@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.guests import PowerState
 
 
 class IsoContract:

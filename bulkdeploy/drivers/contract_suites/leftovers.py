@@ -9,9 +9,10 @@ from uuid import uuid4
 import pytest
 
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
-from bulkdeploy.drivers.driver import CONSOLES, GuestSpec, SnapshotSpec
+from bulkdeploy.drivers.driver import CONSOLES
+from bulkdeploy.drivers.guests import GuestSpec, SnapshotSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 USER_DATA = base64.b64encode(b"#cloud-config\n{}\n").decode()

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 

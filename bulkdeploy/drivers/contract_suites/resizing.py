@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, VolumeSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 
 
 def resized(guest: GuestSpec, times: float) -> VolumeSpec:

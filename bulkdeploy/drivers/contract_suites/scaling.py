@@ -5,7 +5,8 @@ from dataclasses import replace
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import DriverError, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import PowerState
 
 
 class ScalingContract:

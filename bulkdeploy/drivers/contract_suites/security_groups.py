@@ -5,9 +5,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
-from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 WEB = Rule(Direction.INGRESS, Traffic(Protocol.TCP, 80, 90), "10.0.0.0/8")

@@ -6,9 +6,10 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState, SnapshotSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, PowerState, SnapshotSpec
 
 
 @dataclass(frozen=True)

@@ -2,9 +2,9 @@
 
 import pytest
 
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
-from bulkdeploy.drivers.driver import DriverError
-from bulkdeploy.drivers.storage_units import StorageUnit
+from bulkdeploy.drivers.errors import DriverError
 
 
 class StorageUnitContract:

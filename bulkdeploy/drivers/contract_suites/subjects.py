@@ -5,15 +5,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from uuid import UUID, uuid4
 
-from bulkdeploy.drivers.driver import (
-    Guest,
-    GuestSpec,
-    HypervisorDriver,
-    NicSpec,
-    PowerState,
-    SnapshotSpec,
-    VolumeSpec,
-)
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.guests import Guest, GuestSpec, NicSpec, PowerState, SnapshotSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")

@@ -2,7 +2,7 @@
 
 from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
 from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 
 

@@ -5,7 +5,7 @@ from uuid import uuid4
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 
 
 class VolumeTemplateContract:

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 
 
 class VolumeContract:

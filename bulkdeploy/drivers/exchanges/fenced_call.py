@@ -4,7 +4,7 @@ import time
 from collections.abc import Collection
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import FencedGuest, Fences, HostDeclaredOffError, Overtaken
 

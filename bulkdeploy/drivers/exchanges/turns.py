@@ -5,7 +5,7 @@ from contextlib import contextmanager
 from threading import Lock
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 
 
 class Turns:

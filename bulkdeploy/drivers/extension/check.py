@@ -5,7 +5,6 @@ from contextlib import suppress
 from typing import Any
 from uuid import uuid4
 
-from bulkdeploy.drivers.driver import GuestSpec
 from bulkdeploy.drivers.extension.driver import ANY_TEMPLATE
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
@@ -23,6 +22,7 @@ from bulkdeploy.drivers.extension.payload import (
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.need import Need
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 

@@ -20,19 +20,9 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import (
-    ANY_HOST,
-    ConsoleKind,
-    CustomAction,
-    DriverError,
-    Guest,
-    GuestSpec,
-    HypervisorDriver,
-    PowerState,
-    call_each,
-    refuse_lost_volumes,
-)
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.driver import HypervisorDriver, call_each
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.extension.options import ExtensionOptions
@@ -51,6 +41,7 @@ from bulkdeploy.drivers.extension.payload import (
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
+from bulkdeploy.drivers.guests import ConsoleKind, CustomAction, Guest, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import FencedGuest, Overtaken
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
-from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.telemetry.request_id import current_request
 from bulkdeploy.telemetry.tracing import current_traceparent

@@ -11,8 +11,8 @@ from urllib.parse import urlsplit
 
 from bulkdeploy.domain.units import MIB
 from bulkdeploy.domain.virtual_machines.device_parameters import Device
-from bulkdeploy.drivers.driver import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.ganeti.options import DiskParameter, GanetiOptions
+from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 ROUTED = "routed"

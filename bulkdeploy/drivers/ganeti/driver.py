@@ -18,17 +18,10 @@ import structlog
 from typing_extensions import override
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall, StartCall, StopCall
-from bulkdeploy.drivers.driver import (
-    ANY_HOST,
-    DriverError,
-    Guest,
-    GuestSpec,
-    PowerState,
-    VolumeSpec,
-    refuse_lost_volumes,
-)
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.ganeti.creations import Creations, NotSubmitted, active_jobs, names_there
@@ -46,8 +39,8 @@ from bulkdeploy.drivers.ganeti.nodes import Nodes
 from bulkdeploy.drivers.ganeti.options import GanetiOptions
 from bulkdeploy.drivers.ganeti.rapi import Access, JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.ganeti.storage import MODIFIABLE, NodeStorage
+from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
-from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.iallocator.refusal import Refusal
 
 log = structlog.get_logger(__name__)

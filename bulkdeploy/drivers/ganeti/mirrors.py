@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from threading import Lock
 from typing import Any
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.exchanges.fenced_call import LEAST_S
 from bulkdeploy.drivers.ganeti.cluster_state import DRBD, as_wanted, read_state

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, Guest, HostDrained
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, HostDrained
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.ganeti.cluster_state import (
     MEMORY_FIELDS_OF_INSTANCES,
@@ -11,6 +11,7 @@ from bulkdeploy.drivers.ganeti.cluster_state import (
 )
 from bulkdeploy.drivers.ganeti.devices import node_of
 from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, failure, path_of
+from bulkdeploy.drivers.guests import Guest
 from bulkdeploy.drivers.hosts import HostAddress
 
 

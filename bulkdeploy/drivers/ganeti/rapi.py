@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 import requests
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import ClusterHttp, NobodyServes, NotAnswered, shown
 
 POLL_SECONDS = 0.5

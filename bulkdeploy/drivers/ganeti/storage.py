@@ -9,11 +9,11 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.ganeti.rapi import JobFailed, Rapi, failure, path_of
 from bulkdeploy.drivers.records import Pool
-from bulkdeploy.drivers.storage_units import StorageUnit
 
 VOLUME_GROUP, PHYSICAL_VOLUME = "lvm-vg", "lvm-pv"
 MODIFIABLE = (PHYSICAL_VOLUME,)

@@ -11,7 +11,7 @@ from functools import partial
 from threading import Thread
 from typing import IO
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.images.image_archives import check_archive
 from bulkdeploy.drivers.images.image_headers import HEAD_BYTES, ImageRejected, check_image
 from bulkdeploy.drivers.records import TemplateImage

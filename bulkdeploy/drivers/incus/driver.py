@@ -21,24 +21,13 @@ from uuid import UUID
 from typing_extensions import override
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import (
-    ANY_HOST,
-    ConsoleKind,
-    DriverError,
-    Guest,
-    GuestSpec,
-    HypervisorDriver,
-    PowerState,
-    SnapshotSpec,
-    VolumeSpec,
-    call_each,
-    lost_volume,
-    refuse_lost_volumes,
-)
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.driver import HypervisorDriver, call_each
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, lost_volume, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.exchanges.turns import Turns
+from bulkdeploy.drivers.guests import ConsoleKind, Guest, GuestSpec, PowerState, SnapshotSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images.images import opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from uuid import UUID
 
 from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
-from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.incus.options import IncusOptions
 
 GZIP = b"\x1f\x8b"

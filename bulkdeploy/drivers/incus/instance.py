@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
+from bulkdeploy.drivers.guests import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.incus.guest_data import cloud_init_keys
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.sizes import read_cpus, read_memory, read_size

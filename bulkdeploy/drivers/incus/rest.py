@@ -17,7 +17,7 @@ from typing_extensions import override
 from urllib3 import HTTPConnectionPool
 from urllib3.connection import HTTPConnection
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import CONNECT_S, CONNECTIONS, ClusterHttp, NotAnswered, shown
 
 WAIT_S = 30

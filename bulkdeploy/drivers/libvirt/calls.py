@@ -5,8 +5,9 @@ from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFence, VolumeSpec
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
 from bulkdeploy.drivers.exchanges.turns import Turns
+from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
 from bulkdeploy.drivers.libvirt.disk_sources import DiskSource

@@ -19,7 +19,7 @@ from uuid import UUID
 import structlog
 
 from bulkdeploy.domain.virtual_machines.usage import PoolUsage
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.processes.run_program import ProgramEnd, ProgramKilled, ProgramNotRun, run_program
 

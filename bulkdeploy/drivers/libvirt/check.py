@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from uuid import UUID, uuid4
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, Links
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt

@@ -18,7 +18,7 @@ from uuid import UUID
 
 import structlog
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.errors import failing_at, libvirt
 from bulkdeploy.drivers.libvirt.host_url import HostUrlError, read_host_url

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.streams import CHUNK_BYTES, as_socket
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt

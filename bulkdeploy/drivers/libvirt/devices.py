@@ -5,7 +5,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, affected, running_guest
 from bulkdeploy.drivers.libvirt.connections import HostCall

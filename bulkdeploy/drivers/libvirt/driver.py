@@ -21,24 +21,21 @@ from typing_extensions import override
 from bulkdeploy.domain.infrastructure.storage_urls import RBD, read_storage_url
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.virtual_machines.usage import HostUsage, PoolUsage
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import (
-    ANY_HOST,
-    HOSTS_AT_ONCE,
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_files import FileState, HostFile
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, HypervisorDriver, call_each
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.guests import (
     ConsoleKind,
-    DriverError,
     Guest,
     GuestCheck,
     GuestDetails,
     GuestSpec,
-    HypervisorDriver,
     PowerState,
     SnapshotSpec,
-    StaleFence,
     VolumeSpec,
-    call_each,
 )
-from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import (
@@ -94,7 +91,6 @@ from bulkdeploy.drivers.libvirt.storage.storage_units import units_of
 from bulkdeploy.drivers.libvirt.usage import read_usage
 from bulkdeploy.drivers.libvirt.volumes import Volumes
 from bulkdeploy.drivers.records import FencedGuest, Pool, Records
-from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.drivers.vnc import new_password
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ except ImportError as missing:
         "libvirt-python is missing: pip install 'bulkdeploy[libvirt]' (docs/how-to/kvm.md)"
     ) from missing
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.libvirt.ceph import CephError
 
 __all__ = ["LOST", "PERMANENT", "failing_at", "is_code", "is_lost", "libvirt", "libvirt_qemu"]

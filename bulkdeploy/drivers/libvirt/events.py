@@ -12,7 +12,7 @@ from threading import Lock, Thread
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.connections import Deadline, Links
 from bulkdeploy.drivers.libvirt.errors import libvirt

@@ -9,7 +9,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, SnapshotSpec, VolumeSpec
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
+from bulkdeploy.drivers.guests import GuestSpec, SnapshotSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest

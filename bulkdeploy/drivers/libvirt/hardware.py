@@ -13,7 +13,7 @@ from xml.etree import ElementTree as Tree
 
 import structlog
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import BASELINE, HOST_MODEL, LibvirtOptions

@@ -4,7 +4,7 @@ import socket
 from ipaddress import ip_address
 from urllib.parse import urldefrag, urlsplit
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAccess, HostModel
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt

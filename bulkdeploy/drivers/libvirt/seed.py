@@ -16,7 +16,7 @@ from typing import Any
 from pycdlib import PyCdlib
 
 from bulkdeploy.drivers.cloud_init import CLOUD_CONFIG, network_config
-from bulkdeploy.drivers.driver import GuestSpec
+from bulkdeploy.drivers.guests import GuestSpec
 
 FILES = ("meta-data", "user-data", "vendor-data", "network-config")
 BLOCK = 2048

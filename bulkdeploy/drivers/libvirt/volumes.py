@@ -3,7 +3,8 @@
 from collections.abc import Sequence
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, VolumeSpec
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
+from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall, in_time

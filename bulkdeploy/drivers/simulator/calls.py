@@ -9,7 +9,8 @@ from uuid import UUID
 import orjson
 
 from bulkdeploy.drivers.batches import GuestCall, RemoveCall, StartCall, StopCall
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, GuestSpec, StaleFence
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 STEPS: Mapping[type[GuestCall], str] = {StartCall: "boot", StopCall: "stop", RemoveCall: "delete"}

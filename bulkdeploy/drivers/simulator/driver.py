@@ -21,11 +21,12 @@ from typing_extensions import override
 
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_files import FileState, HostFile
+from bulkdeploy.drivers.abilities.storage_units import TYPES_OF_POOLS, StorageUnit
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
-from bulkdeploy.drivers.driver import (
-    ANY_HOST,
-    DriverError,
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
+from bulkdeploy.drivers.guests import (
     Guest,
     GuestCheck,
     GuestDetails,
@@ -35,7 +36,6 @@ from bulkdeploy.drivers.driver import (
     SnapshotSpec,
     VolumeSpec,
 )
-from bulkdeploy.drivers.host_files import FileState, HostFile
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, made_volumes, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
@@ -53,7 +53,6 @@ from bulkdeploy.drivers.simulator.link import SimulatorLink
 from bulkdeploy.drivers.simulator.model import read_host, read_pool_url
 from bulkdeploy.drivers.simulator.options import SimulatorOptions
 from bulkdeploy.drivers.simulator.usage import usage_of
-from bulkdeploy.drivers.storage_units import TYPES_OF_POOLS, StorageUnit
 
 ABSENT = "Absent"
 """The power of a guest that is not there."""

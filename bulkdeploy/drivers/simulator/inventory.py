@@ -13,7 +13,8 @@ from uuid import UUID
 from psycopg import Connection
 from psycopg.rows import class_row
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostModel, HostPromise
 
 

@@ -10,7 +10,7 @@ from psycopg import Connection
 from psycopg.rows import TupleRow
 from psycopg_pool import ConnectionPool, PoolTimeout
 
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
 from bulkdeploy.drivers.simulator.database import conninfo
 
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from functools import lru_cache
 from ipaddress import AddressValueError, IPv4Address
 from urllib.parse import parse_qsl, urlsplit
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 
 HOST_SIZE = {"cpu_sockets": 1, "cpu_cores": 4, "cpu_mhz": 8000, "memory_mib": 8192, "local_disk_gib": 1024}

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from bulkdeploy.domain.units import KIB
 from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.link import SimulatorLink
 

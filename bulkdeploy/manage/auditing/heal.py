@@ -74,7 +74,7 @@ def run(
         DriverSettingError: the settings of drivers are wrong.
         ClickException: a hypervisor does not answer, so that it is unknown what it has.
     """
-    from bulkdeploy.drivers.driver import DriverError
+    from bulkdeploy.drivers.errors import DriverError
     from bulkdeploy.services.auditing import repairs
     from bulkdeploy.services.auditing.audit import compare
     from bulkdeploy.services.auditing.heal import Healing, broken, in_rounds, mend

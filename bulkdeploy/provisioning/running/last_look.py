@@ -4,7 +4,7 @@ from dataclasses import replace
 
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import PowerState
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.provisioning.assignment import Assignment, Work, read_assignment
 from bulkdeploy.provisioning.driver_calls import DriverCalls
 from bulkdeploy.provisioning.outcome import Failed, Outcome

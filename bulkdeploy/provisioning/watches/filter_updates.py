@@ -14,8 +14,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, Row
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint

@@ -10,7 +10,8 @@ import structlog
 from sqlalchemy import Engine, Row
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
-from bulkdeploy.drivers.driver import DriverError, GuestCheck
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestCheck
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint

@@ -33,8 +33,8 @@ from bulkdeploy.domain.infrastructure.host_ha import (
 )
 from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.domain.infrastructure.topology import HostResourceState
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint

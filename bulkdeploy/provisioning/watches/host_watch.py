@@ -32,8 +32,10 @@ from sqlalchemy import Connection, Engine, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.infrastructure.topology import HostState
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError, Guest, HostDrained, HypervisorDriver, PowerState
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError, HostDrained
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes import failpoints

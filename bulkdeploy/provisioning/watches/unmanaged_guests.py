@@ -11,8 +11,8 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows
 from bulkdeploy.processes.failpoints import Failpoint

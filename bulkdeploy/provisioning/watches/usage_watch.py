@@ -8,8 +8,8 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint

@@ -13,7 +13,8 @@ from uuid import UUID
 
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import Guest, HypervisorDriver, PowerState
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.store.auditing.audit import (
     ExpectedGuest,
     ExpectedVolume,

@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.services.abilities import find_missing_ability
 from bulkdeploy.services.system import System
 from bulkdeploy.store.deployments.guest_health import addresses_of_guests, hypervisors_of_vms

@@ -11,7 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.placement.balance import BalancePlan, Score
 from bulkdeploy.provisioning.kinds.infrastructure.balance_zone import BALANCE
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance

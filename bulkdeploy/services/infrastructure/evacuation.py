@@ -10,7 +10,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
 from bulkdeploy.scheduling.moves import STARTING

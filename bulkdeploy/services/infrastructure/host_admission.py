@@ -10,7 +10,8 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceUnavailable
 from bulkdeploy.domain.infrastructure.topology import LOCAL_POOL_TYPES, OTHER_VMS_LIMIT, VMS_LIMIT, PoolScope
 from bulkdeploy.domain.urls import redact_url
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost, address_of
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.processes import failpoints

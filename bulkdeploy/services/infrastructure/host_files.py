@@ -4,9 +4,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, DriverError, HypervisorDriver
-from bulkdeploy.drivers.host_files import HostFile
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_files import HostFile
+from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.services.abilities import has_ability

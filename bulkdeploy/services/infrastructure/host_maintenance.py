@@ -14,7 +14,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import HostResourceState
 from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.virtual_machines.virtual_machines import one_of
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.kinds.infrastructure.migrate_host import MIGRATE_HOST
 from bulkdeploy.provisioning.kinds.infrastructure.prepare_host_for_maintenance import PREPARE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage

@@ -7,7 +7,8 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import ResourceUnavailable
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.registry import NoDriverFor
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import after_commit

@@ -26,7 +26,7 @@ from bulkdeploy.domain.virtual_machines.custom_actions import (
     declared_parameters,
     message_of,
 )
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.kinds.virtual_machines.run_custom_action import RUN_CUSTOM_ACTION
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.live_entities import hold

@@ -11,7 +11,8 @@ from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.driver import CONSOLES, ConsoleKind
+from bulkdeploy.drivers.driver import CONSOLES
+from bulkdeploy.drivers.guests import ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.security.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability

@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, Permi
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.kinds.virtual_machines.scale_and_migrate import SCALE_AND_MIGRATE
 from bulkdeploy.provisioning.kinds.virtual_machines.scale_virtual_machine import SCALE
 from bulkdeploy.scheduling.vm_snapshots import find_spoiled_snapshots

@@ -15,7 +15,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT, is_device_parameter
 from bulkdeploy.domain.virtual_machines.firmware import UEFI
 from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import require_host_name

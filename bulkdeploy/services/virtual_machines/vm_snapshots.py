@@ -13,7 +13,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
 from bulkdeploy.domain.virtual_machines.vm_snapshots import AT_WORK, SnapshotState, SnapshotType
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.virtual_machines.create_vm_snapshot import CREATE_VM_SNAPSHOT
 from bulkdeploy.provisioning.kinds.virtual_machines.delete_vm_snapshot import DELETE_VM_SNAPSHOT

@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState, SnapshotType
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.volumes.create_snapshot import CREATE_SNAPSHOT
 from bulkdeploy.provisioning.kinds.volumes.delete_snapshot import DELETE_SNAPSHOT

@@ -10,7 +10,7 @@ from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import VolumeType
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.volumes.attach_volume import ATTACH_VOLUME
 from bulkdeploy.provisioning.kinds.volumes.detach_volume import DETACH_VOLUME

@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.kinds.volumes.resize_volume import RESIZE_VOLUME
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, resize

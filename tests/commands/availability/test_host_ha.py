@@ -7,7 +7,7 @@ from uuid import UUID
 
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.simulator.control import break_controller, cut_off, join_again, repair_controller
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.power_calls import PowerCalls

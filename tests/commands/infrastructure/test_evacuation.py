@@ -6,7 +6,8 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, PowerState
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System

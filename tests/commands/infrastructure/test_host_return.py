@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import Guest, PowerState
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off, join_again
 from bulkdeploy.provisioning.watches.host_watch import HostWatch
 from bulkdeploy.services.auditing.audit import audit

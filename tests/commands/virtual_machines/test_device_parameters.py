@@ -7,8 +7,9 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.batches import Answer, GuestCall, StartCall
-from bulkdeploy.drivers.driver import GuestSpec, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System

@@ -3,7 +3,7 @@
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.commands.virtual_machines.test_devices import Owned, owned
 from tests.support.api.callers import refused

@@ -7,7 +7,7 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.api.app import create_app
-from bulkdeploy.drivers.driver import GuestCheck
+from bulkdeploy.drivers.guests import GuestCheck
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step, cut_off
 from bulkdeploy.processes.failpoints import Failpoint

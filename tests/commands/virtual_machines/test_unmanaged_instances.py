@@ -6,7 +6,7 @@ from uuid import UUID, uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.driver import Guest, GuestSpec, NicSpec, VolumeSpec
+from bulkdeploy.drivers.guests import Guest, GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP

@@ -4,7 +4,7 @@ from uuid import uuid4
 
 import pytest
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.turns import Turns
 
 

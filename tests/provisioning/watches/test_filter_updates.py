@@ -5,8 +5,8 @@ from uuid import UUID
 
 import pytest
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.watches.filter_updates import FilterUpdates
 from bulkdeploy.wiring.driver_records import records_in

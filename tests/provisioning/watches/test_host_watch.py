@@ -9,8 +9,8 @@ from uuid import UUID
 import pytest
 
 from bulkdeploy.domain.infrastructure.topology import HostState
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import Guest, PowerState
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.provisioning.assignment import LEASES_PER_JOB

@@ -3,7 +3,7 @@
 from threading import Event, Semaphore
 from typing import Any
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 
 PATIENCE_S = 120.0
 

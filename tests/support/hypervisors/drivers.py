@@ -5,7 +5,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
-from bulkdeploy.drivers.driver import DriverError, HypervisorDriver
+from bulkdeploy.drivers.driver import HypervisorDriver
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostModel, NewHost
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver

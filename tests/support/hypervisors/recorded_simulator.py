@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.drivers.batches import Answer, GuestCall, RemoveCall, StartCall
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver

@@ -6,8 +6,8 @@ import threading
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import ConsoleKind
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.guests import ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 

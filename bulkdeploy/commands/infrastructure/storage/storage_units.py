@@ -12,7 +12,7 @@ from bulkdeploy.declare.response_fields import flag, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.infrastructure.storage.storage_units import SeenUnit, look
 from bulkdeploy.store.infrastructure.storage import storage_units as store

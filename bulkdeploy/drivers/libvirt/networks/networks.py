@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from uuid import UUID
 
 from bulkdeploy.domain.networks.security_group_rules import Rule
-from bulkdeploy.drivers.driver import DriverError, GuestSpec, NicSpec
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import GuestSpec, NicSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt.calls import GuestCalls
 from bulkdeploy.drivers.libvirt.connections import Deadline, HostCall

@@ -11,7 +11,7 @@ from typing import Any
 from uuid import NAMESPACE_URL, uuid5
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.host_files import LARGEST, FileState, HostFile, state_of
+from bulkdeploy.drivers.abilities.host_files import LARGEST, FileState, HostFile, state_of
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.storage.storage import pool_path

@@ -10,7 +10,7 @@ from functools import partial
 
 import structlog
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.images.images import STEP, opened_image
 from bulkdeploy.drivers.libvirt.ceph import CephError
 from bulkdeploy.drivers.libvirt.connections import HostCall

@@ -5,7 +5,8 @@ from typing import Protocol
 from uuid import UUID
 
 from bulkdeploy.domain.infrastructure.storage_urls import RBD
-from bulkdeploy.drivers.driver import ANY_HOST, DriverError, VolumeSpec
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
+from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.disk_sources import DiskSource
 from bulkdeploy.drivers.libvirt.domain import Disk

@@ -11,7 +11,8 @@ from contextlib import suppress
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.driver import DriverError, VolumeSpec, lost_volume
+from bulkdeploy.drivers.errors import DriverError, lost_volume
+from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.drivers.libvirt.ceph import FEATURES, CephError, CephPool
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.disk_sources import RbdSource

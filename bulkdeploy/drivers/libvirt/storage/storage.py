@@ -14,7 +14,8 @@ from typing import Any
 from uuid import UUID
 from xml.etree import ElementTree as Tree
 
-from bulkdeploy.drivers.driver import DriverError, VolumeSpec, lost_volume
+from bulkdeploy.drivers.errors import DriverError, lost_volume
+from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.disk_sources import FileSource
 from bulkdeploy.drivers.libvirt.domain import BackingFile, Disk

@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from xml.etree import ElementTree as Tree
 
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
 from bulkdeploy.drivers.libvirt.connections import HostCall
 from bulkdeploy.drivers.libvirt.errors import libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage.files import PASSING
 from bulkdeploy.drivers.libvirt.storage.storage import target_path
 from bulkdeploy.drivers.records import Pool
-from bulkdeploy.drivers.storage_units import StorageUnit
 
 UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
 """Types of storage units by libvirt's, where they are called otherwise."""

@@ -26,7 +26,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import HostResourceState
 from bulkdeploy.domain.jobs import FIRST_HOST, InstanceType, JobStatus
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.power.driver import PowerError
 from bulkdeploy.processes.failpoints import Failpoint

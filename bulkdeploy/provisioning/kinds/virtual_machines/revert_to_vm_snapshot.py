@@ -9,8 +9,9 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError, SnapshotSpec
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import SnapshotSpec
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease

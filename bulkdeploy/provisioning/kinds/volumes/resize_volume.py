@@ -15,8 +15,9 @@ from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError, VolumeSpec
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import DEVICE_STATES, DeviceChange

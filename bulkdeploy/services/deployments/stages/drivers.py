@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.deployments.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.virtual_machines.device_parameters import is_device_parameter
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.services.abilities import (
     require_ability,
     require_device_parameters,

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.deployments.deployment import DeploySpec
-from bulkdeploy.drivers.abilities import Ability
+from bulkdeploy.drivers.abilities.ability import Ability
 from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
 from bulkdeploy.services.abilities import has_ability

@@ -20,7 +20,7 @@ from bulkdeploy.domain.infrastructure.storage_urls import (
     show_storage_url,
 )
 from bulkdeploy.domain.infrastructure.topology import PoolScope
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.services.infrastructure.host_admission import driver_of, refused_by_driver
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import (

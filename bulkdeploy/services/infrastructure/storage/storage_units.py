@@ -14,11 +14,11 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.infrastructure.topology import PoolScope
-from bulkdeploy.drivers.abilities import Ability
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import Drivers
-from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.services.abilities import has_ability, require_ability
 from bulkdeploy.services.infrastructure.storage.storage_pools import update_pools
 from bulkdeploy.store.accounts.callers import default_admin

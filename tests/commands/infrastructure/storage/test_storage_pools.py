@@ -4,7 +4,7 @@ import pytest
 from cryptography.fernet import Fernet
 from sqlalchemy import text
 
-from bulkdeploy.drivers.driver import DriverError
+from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.driver_records import records_in
 from tests.support.zones.infrastructure_calls import Cloud

@@ -8,11 +8,12 @@ import pytest
 from click.testing import CliRunner, Result
 from sqlalchemy import Engine, QueuePool
 
-from bulkdeploy.drivers.driver import DriverError, Guest
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.guests import Guest
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
-from bulkdeploy.drivers.storage_units import StorageUnit
 from bulkdeploy.manage.hypervisors.storage import FOUND
 from bulkdeploy.manage.main import main
 from bulkdeploy.provisioning.volume_removal import VolumeRemoval

@@ -1,0 +1,180 @@
+"""Guests, their volumes and their NICs: as calls of drivers specify them, and as hypervisors report them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Any
+from uuid import UUID
+
+from bulkdeploy.domain.deployments.health_checks import HealthCheck
+from bulkdeploy.domain.virtual_machines.firmware import BootMode
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+class PowerState(StrEnum):
+    """The power state of a guest, as its hypervisor reports it."""
+
+    RUNNING = "Running"
+    STOPPED = "Stopped"
+
+
+class ConsoleKind(StrEnum):
+    """The kind of a guest's console."""
+
+    VNC = "vnc"
+    SERIAL = "serial"
+
+
+@dataclass(frozen=True, slots=True)
+class VolumeSpec:
+    """The specification of a volume: its size in bytes, its pool's uuid, and its template (root volume only).
+
+    ``parameters`` are those of ``HypervisorDriver.device_parameters`` that its offering or its VM sets.
+    ``was_made`` means that a guest had the volume before. A call that does not find such a volume fails
+    (``lost_volume``), because a new volume in its place would hide the loss of its data. ``is_preallocated`` means
+    that the driver allocates all space of a new empty volume immediately, if it can.
+    """
+
+    uuid: UUID
+    name: str
+    size_bytes: int
+    pool_uuid: UUID
+    template_uuid: UUID | None = None
+    was_made: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    is_preallocated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NicSpec:
+    """The specification of a NIC: its MAC and IP address (None: no address), its network's uuid and its VLAN.
+
+    ``has_requested_ip`` and ``has_requested_mac`` mean that a caller chose the address. Other addresses were chosen
+    by the service; a cloud that assigns addresses itself may replace them. ``label`` is the name of the physical
+    network on hosts, such as a bridge's name. ``mtu`` is in bytes. ``parameters`` are like those of a volume.
+    """
+
+    uuid: UUID
+    mac_address: str
+    ip_address: str | None
+    network_uuid: UUID
+    vlan: str | None
+    netmask: str | None = None
+    gateway: str | None = None
+    dns: tuple[str, ...] = ()
+    label: str | None = None
+    mtu: int | None = None
+    is_default: bool = False
+    parameters: Mapping[str, str] = field(default_factory=dict, hash=False)
+    has_requested_ip: bool = False
+    has_requested_mac: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuestSpec:
+    """The specification of a guest: CPU in cores and MHz per core, memory in MiB, user data in base64.
+
+    ``user_data_details`` are values of variables in the user data, which are served as metadata. ``password`` is
+    set by the password agent of the image; only calls that start a guest have it. ``host_name`` is the guest's own
+    name (None: ``name``). ``template_variant`` is the variant of its template (None: the template has no variants).
+    ``iso_uuid`` is the ISO in its drive (None: empty). ``uefi`` is the UEFI boot mode (None: BIOS).
+    ``is_dynamically_scalable`` means that the guest may get more vCPUs and memory while it runs.
+    """
+
+    uuid: UUID
+    name: str
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    volumes: tuple[VolumeSpec, ...]
+    nics: tuple[NicSpec, ...]
+    user_data: str | None = field(default=None, repr=False)
+    user_data_details: Mapping[str, str] = field(default_factory=dict, repr=False, hash=False)
+    public_keys: tuple[str, ...] = ()
+    password: str | None = field(default=None, repr=False)
+    host_name: str | None = None
+    template_variant: str | None = None
+    iso_uuid: UUID | None = None
+    uefi: BootMode | None = None
+    is_dynamically_scalable: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotSpec:
+    """The specification of a snapshot of all volumes of a guest and, with ``with_memory``, of its memory.
+
+    ``volume_uuid`` restricts the snapshot to one volume, without memory. None means all volumes.
+    """
+
+    uuid: UUID
+    with_memory: bool
+    volume_uuid: UUID | None = None
+
+    def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
+        """Return those volumes of the guest that the snapshot contains."""
+        return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
+
+
+@dataclass(frozen=True, slots=True)
+class Guest:
+    """A guest as the hypervisor reports it. ``nic_uuids`` is None if the hypervisor does not store NICs' uuids.
+
+    ``iso_uuid`` is the ISO in its drive, or None if the drive is empty or the hypervisor does not know.
+    ``has_crashed`` means that its process or its host died without a shutdown or power-off; it is also False if the
+    hypervisor does not record this.
+    """
+
+    uuid: UUID
+    host_uuid: UUID
+    power: PowerState
+    cpu_number: int
+    cpu_mhz: int
+    memory_mib: int
+    volume_uuids: frozenset[UUID] = field(default_factory=frozenset)
+    nic_uuids: frozenset[UUID] | None = None
+    iso_uuid: UUID | None = None
+    has_crashed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GuestNic:
+    """A NIC as a hypervisor reports it. ``network_uuid`` and ``ip_address`` are None if unknown or not set."""
+
+    uuid: UUID
+    mac_address: str
+    network_uuid: UUID | None
+    ip_address: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class GuestDetails:
+    """The details with which a guest was started, in addition to those of ``Guest``.
+
+    Volumes and NICs are in order, the root volume first. ``template_uuid`` is the template of its root volume, or
+    None if the hypervisor does not know it.
+    """
+
+    uuid: UUID
+    name: str
+    template_uuid: UUID | None
+    volume_uuids: tuple[UUID, ...]
+    nics: tuple[GuestNic, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CustomAction:
+    """A run of a custom action: its name, the values of its parameters as JSON, and its details."""
+
+    name: str
+    parameters: Mapping[str, Any] = field(repr=False, hash=False)
+    details: Mapping[str, str] = field(default_factory=dict, hash=False)
+
+
+@dataclass(frozen=True, slots=True)
+class GuestCheck:
+    """A health check of a guest that runs on a host. ``address`` is the guest's IP address; None: it has none."""
+
+    host: HostAddress
+    guest_uuid: UUID
+    address: str | None
+    check: HealthCheck
