@@ -15,6 +15,10 @@ from bulkdeploy.store.deployments import deployment_facts as facts
 from bulkdeploy.store.networks.network_changes import keep_networks
 
 ISOLATED = "Isolated"
+NO_REQUIRED_OFFERING = (
+    "Unable to find network offering with availability=Required to automatically create the network as a part of "
+    "vm creation; please specify networkids"
+)
 
 
 def choose_networks(
@@ -120,25 +124,15 @@ def _security_group_network(connection: Connection, owner: Owner, zone: ZoneFact
 def _default_network(connection: Connection, caller: Caller, owner: Owner, zone: ZoneFacts) -> NetworkFacts:
     """Return the network of VMs whose request names none, and create an isolated network if necessary.
 
-    The owner's only isolated network comes first, then the zone's default network, then a new isolated network.
-    Other networks that the owner may use are ignored, as in CloudStack. If no network offering is marked as
-    required, an owner with exactly one usable network gets this network.
+    The owner's only isolated network comes first, then the network that the zone file marks as the zone's default,
+    then a new isolated network. Other networks that the owner may use are ignored, as in CloudStack.
     """
-    found = _usable_networks(connection, owner, zone)
-    chosen = _single_default(owner, found)
+    chosen = _single_default(owner, _usable_networks(connection, owner, zone))
     if chosen is None and create_default_network(connection, caller, owner, _ref(zone)):
         chosen = _single_default(owner, _usable_networks(connection, owner, zone))
-    if chosen is None and len(found) == 1:
-        chosen = found[0]
-    if chosen is not None:
-        return chosen
-    names = ", ".join(network.name for network in found) or "none"
-    raise InvalidParameter(
-        "networkids",
-        None,
-        f"account {owner.account_name} has no single default network in zone {zone.name} (usable: {names}); "
-        "please specify networkids",
-    )
+    if chosen is None:
+        raise InvalidParameter("networkids", None, NO_REQUIRED_OFFERING)
+    return chosen
 
 
 def _usable_networks(connection: Connection, owner: Owner, zone: ZoneFacts) -> list[NetworkFacts]:

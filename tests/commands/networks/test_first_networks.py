@@ -55,3 +55,18 @@ def test_a_limit_of_networks_keeps_the_first_vm_from_getting_one(fresh_world: Wo
     )
     assert "network" in deploy(fresh_world, "vm-1").lower()
     assert isolated(fresh_world) == []
+
+
+def test_a_shared_network_is_never_chosen(fresh_world: World) -> None:
+    """The only network that the account may use is shared: the call fails until an offering is required again."""
+    with fresh_world.engine.begin() as connection:
+        connection.execute(text("UPDATE networks SET is_default = false"))
+        connection.execute(text("UPDATE networks SET removed = now() WHERE guest_type <> 'Shared'"))
+        connection.execute(text("UPDATE network_offerings SET availability = 'Optional'"))
+    assert len(fresh_world.rows("listNetworks", USER)) == 1
+    assert "availability=Required" in deploy(fresh_world, "vm-1")
+    with fresh_world.engine.begin() as connection:
+        required = "UPDATE network_offerings SET availability = 'Required' WHERE guest_type = 'Isolated'"
+        connection.execute(text(required))
+    (row,) = fresh_world.rows("listVirtualMachines", USER, id=deploy(fresh_world, "vm-2"))
+    assert [nic["networkname"] for nic in row["nic"]] == [f"{USER}-network"]
