@@ -3,6 +3,7 @@
 Under ``pytest -n`` the controlling process starts the services and tells the others where.
 """
 
+import gc
 import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,6 +19,7 @@ from bulkdeploy.store.database.bootstrap import admin_row, bootstrap
 from bulkdeploy.store.database.engine import create_engine, create_reading_engine
 from bulkdeploy.store.migrations.upgrade import upgrade
 from bulkdeploy.wiring.cipher import FernetCipher
+from bulkdeploy.wiring.garbage import collect_seldom
 from bulkdeploy.wiring.settings import Settings
 from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api.accounts import cheap_hash, hash_passwords_cheaply
@@ -45,6 +47,7 @@ SMALL_ZONE = Path(__file__).parent / "zones" / "small.yaml"
 SECRET_KEY = "4dAgWu2FtJTjPY5bJ1hFn3gk8r7Gl_T8CHDXYmzc5fs="
 ADMIN_PASSWORD = "correct horse battery staple"
 
+collect_seldom()
 register_profiles()
 
 pytest_plugins = ["tests.support.zones.worlds"]
@@ -75,8 +78,27 @@ def _addresses(config: pytest.Config) -> dict[str, object]:
     }
 
 
-def pytest_configure() -> None:
-    """Take Ctrl-C where it was ignored: a run in the background passes that on to all programs it starts."""
+class FailuresAtOnce:
+    """Names each failed test when it fails, in runs of several processes, which otherwise list them at their end.
+
+    A run that is killed has no end.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        """Write where this run reports."""
+        self._config = config
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Write a line for a failure."""
+        terminal = self._config.pluginmanager.get_plugin("terminalreporter")
+        if report.failed and terminal is not None:
+            terminal.write_line(f"\nFAILED in its {report.when}: {report.nodeid}")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Name failures at once, and take Ctrl-C where a run in the background, and so its programs, ignore it."""
+    if getattr(config.option, "numprocesses", None):
+        config.pluginmanager.register(FailuresAtOnce(config))
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
@@ -86,6 +108,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     worker_input = getattr(config, "workerinput", None)
     if worker_input is not None:
         items[:] = deal(items, int(worker_input["workercount"]))
+
+
+def pytest_collection_finish() -> None:
+    """Exclude what was collected from garbage collection: thousands of tests stay until the process ends."""
+    gc.freeze()
 
 
 @pytest.hookimpl(optionalhook=True)
