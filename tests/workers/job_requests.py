@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -144,6 +145,12 @@ def _repair_gone(world: World) -> int:
     return world.request("repairVirtualMachine", id=vm)
 
 
+def _reboot(world: World, *, volatile: bool) -> int:
+    """A reboot of a VM, which gets a new root disk if its service offering is volatile."""
+    world.fleet.zone.change("UPDATE service_offerings SET is_volatile = :volatile", volatile=volatile)
+    return world.request("rebootVirtualMachine", id=world.running())
+
+
 def _scale(world: World) -> int:
     larger: dict[str, Any] = {"details[0].cpuNumber": 2, "details[0].memory": 1024}
     custom = world.id_of("service_offerings", "Custom")
@@ -254,7 +261,7 @@ JOB_REQUESTS: Mapping[str, Sequence[JobRequest]] = {
     "deploy_virtual_machine": [_deploy],
     "start_virtual_machine": [lambda world: world.request("startVirtualMachine", id=world.stopped())],
     "stop_virtual_machine": [lambda world: world.request("stopVirtualMachine", id=world.running())],
-    "reboot_virtual_machine": [lambda world: world.request("rebootVirtualMachine", id=world.running())],
+    "reboot_virtual_machine": [partial(_reboot, volatile=False), partial(_reboot, volatile=True)],
     "destroy_virtual_machine": [
         lambda world: world.request("destroyVirtualMachine", id=world.running()),
         lambda world: world.request("destroyVirtualMachine", id=world.running(), expunge=True),

@@ -71,7 +71,7 @@ SERVICE_OFFERING = Response(
         flag("offerha", "whether VMs are started on another host if their host fails"),
         flag("limitcpuuse", "whether the CPU usage of VMs is limited to their CPU speed"),
         flag("dynamicscalingenabled", "whether VMs can be scaled while they run"),
-        flag("isvolatile", "always false"),
+        flag("isvolatile", "whether a reboot replaces the root disk of a VM by a new one from its template"),
         flag(
             "issystem",
             "whether the offering is for system VMs. This service has no system VMs, so no VM can have such an "
@@ -233,6 +233,7 @@ CREATE = Command(
         boolean("offerha", "whether VMs are started on another host if their host fails"),
         boolean("limitcpuuse", "whether the CPU usage of VMs is limited to their CPU speed"),
         boolean("dynamicscalingenabled", "whether VMs can be scaled while they run; default true"),
+        boolean("isvolatile", "whether a reboot replaces the root disk of a VM by a new one from its template"),
         integer("networkrate", "the maximum network rate, in Mbit/s", minimum=0, maximum=1_000_000),
         uuids(
             "domainid",
@@ -256,7 +257,6 @@ CREATE = Command(
         "gpucount": NO_GPU,
         "gpudisplay": NO_GPU,
         "vgpuprofileid": NO_GPU,
-        "isvolatile": "root disks are always kept when a VM restarts",
         "purgeresources": "records of expunged VMs are kept",
     },
 )

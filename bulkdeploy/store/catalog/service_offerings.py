@@ -58,6 +58,7 @@ FIELDS: Fields = {
     "offerha": service_offerings.c.offer_ha,
     "limitcpuuse": service_offerings.c.limit_cpu_use,
     "dynamicscalingenabled": service_offerings.c.dynamic_scaling,
+    "isvolatile": service_offerings.c.is_volatile,
     "networkrate": service_offerings.c.network_rate,
     "domainid": service_offerings.c.domain_ids,
     "zoneid": service_offerings.c.zone_ids,
@@ -114,6 +115,7 @@ def _query() -> Select[Any]:
             offering.offer_ha.label("offerha"),
             offering.limit_cpu_use.label("limitcpuuse"),
             offering.dynamic_scaling.label("dynamicscalingenabled"),
+            offering.is_volatile.label("isvolatile"),
             offering.network_rate.label("networkrate"),
             offering.details.label("serviceofferingdetails"),
             offering.provisioning_type.label("provisioningtype"),
@@ -214,5 +216,5 @@ def _finish(row: dict[str, Any]) -> None:
     row.update({name: value or 0 for name, value in least.items() if row[name] is None})
     row["hosttags"] = ",".join(row["hosttags"]) or None
     row["storagetags"] = ",".join(row["storagetags"]) or None
-    row.update(issystem=row["systemvmtype"] is not None, defaultuse=False, isvolatile=False, iscustomizediops=False)
+    row.update(issystem=row["systemvmtype"] is not None, defaultuse=False, iscustomizediops=False)
     show_disk_settings(row, ENCRYPT_ROOT)

@@ -38,6 +38,13 @@ service_offerings = Table(
     Column("offer_ha", Boolean, nullable=False, server_default=text("false")),
     Column("limit_cpu_use", Boolean, nullable=False, server_default=text("false")),
     Column("dynamic_scaling", Boolean, nullable=False, server_default=text("true")),
+    Column(
+        "is_volatile",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="whether a reboot replaces the root disk of a VM by a new one",
+    ),
     Column("network_rate", Integer),
     Column("provisioning_type", Text, nullable=False, server_default="thin"),
     Column("disk_parameters", JSONB, nullable=False, server_default=NO_DETAILS),

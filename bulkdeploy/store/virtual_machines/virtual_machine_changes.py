@@ -12,7 +12,7 @@ from bulkdeploy.domain.infrastructure.topology import StorageType, TemplateKind
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.tables.groups import vm_affinity_groups, vm_security_groups
-from bulkdeploy.store.tables.offerings import templates
+from bulkdeploy.store.tables.offerings import service_offerings, templates
 from bulkdeploy.store.tables.virtual_machines import virtual_machines
 from bulkdeploy.store.virtual_machines.virtual_machine_details import iso_in_drive, isos
 
@@ -101,6 +101,16 @@ def root_is_local(connection: Connection, offering_id: int) -> bool:
         text("SELECT storage_type FROM service_offerings WHERE id = :id"), {"id": offering_id}
     ).scalar_one()
     return bool(storage_type == StorageType.LOCAL)
+
+
+def is_volatile(connection: Connection, vm_id: int) -> bool:
+    """Return whether a reboot replaces the VM's root disk, according to the VM's service offering."""
+    query = (
+        select(service_offerings.c.is_volatile)
+        .join(virtual_machines, virtual_machines.c.service_offering_id == service_offerings.c.id)
+        .where(virtual_machines.c.id == vm_id)
+    )
+    return bool(connection.execute(query).scalar_one())
 
 
 def volume_amounts(connection: Connection, vm_id: int) -> ResourceAmounts:

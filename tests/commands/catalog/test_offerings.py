@@ -26,6 +26,7 @@ def test_a_service_offering_lives_and_goes(cloud: Cloud) -> None:
         },
         deploymentplanner="UserDispersingPlanner",
         offerha="True",
+        isvolatile=True,
         networkrate=100,
         zoneid=zone,
         **{"serviceofferingdetails[0].key": "colour", "serviceofferingdetails[0].value": "red"},
@@ -33,7 +34,11 @@ def test_a_service_offering_lives_and_goes(cloud: Cloud) -> None:
     assert (made["cpunumber"], made["cpuspeed"], made["memory"], made["rootdisksize"]) == (1, 100, 128, 20)
     assert (made["storagetags"], made["hosttags"], made["storagetype"]) == ("ssd", "gpu,fast", "local")
     assert (made["offerha"], made["iscustomized"], made["networkrate"], made["zoneid"]) == (True, False, 100, zone)
-    assert (made["serviceofferingdetails"], made["state"]) == ({"colour": "red"}, "Active")
+    assert (made["serviceofferingdetails"], made["state"], made["isvolatile"]) == (
+        {"colour": "red"},
+        "Active",
+        True,
+    )
     changed = cloud.make(
         "updateServiceOffering",
         id=made["id"],
@@ -122,7 +127,6 @@ def test_domain_admins_keep_to_their_domains(cloud: Cloud, noun: str, given: dic
         ("createServiceOffering", {"name": "c", "displaytext": "C", "minmemory": "1"}, "given together"),
         ("createServiceOffering", {"name": "c", "displaytext": "C", "minmemory": "2", "maxmemory": "1"}, "below"),
         ("createServiceOffering", {**SMALL, "deploymentplanner": "Best"}, "one of: FirstFitPlanner"),
-        ("createServiceOffering", {**SMALL, "isvolatile": "true"}, "parameter isvolatile: it is not supported"),
         ("createServiceOffering", {**SMALL, "miniops": "5"}, "parameter miniops: it is not supported"),
         ("createDiskOffering", {**DISK, "customized": "true"}, "give disksize"),
         ("createDiskOffering", {"name": "d", "displaytext": "D"}, "give disksize"),

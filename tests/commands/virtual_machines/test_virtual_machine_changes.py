@@ -544,6 +544,25 @@ def test_a_restored_vm_has_a_new_disk(owned: Fleet, acme: ApiClient, runs: bool)
     owned.assert_intact()
 
 
+def test_a_reboot_of_a_volatile_vm_gives_a_new_disk(owned: Fleet, acme: ApiClient) -> None:
+    """A disk with snapshots is kept and the job fails; the VM then runs on."""
+    owned.zone.change("UPDATE service_offerings SET is_volatile = true")
+    (old,) = owned.zone.rows("SELECT * FROM volumes WHERE removed IS NULL")
+    snapshot = acme.call("createVMSnapshot", virtualmachineid=_vm(owned))["id"]
+    owned.run()
+    job = _done(owned, acme, "rebootVirtualMachine")
+    assert (job["jobstatus"], "snapshots" in job["jobresult"]["errortext"]) == (2, True)
+    assert (owned.vms()[0].state, owned.volumes()) == ("Running", {old.uuid})
+    acme.call("deleteVMSnapshot", vmsnapshotid=snapshot)
+    owned.run()
+    job = _done(owned, acme, "rebootVirtualMachine")
+    assert (job["jobstatus"], job["cmd"].rpartition(".")[2]) == (1, "RebootVMCmd")
+    (volume,) = owned.zone.rows("SELECT * FROM volumes WHERE removed IS NULL")
+    assert (volume.uuid != old.uuid, volume.pool_id, volume.size_bytes) == (True, old.pool_id, old.size_bytes)
+    assert (owned.vms()[0].state, owned.volumes()) == ("Running", {volume.uuid})
+    owned.assert_intact()
+
+
 def test_a_lost_disk_is_made_anew_by_a_restore_alone(owned: Fleet, acme: ApiClient) -> None:
     """A VM that ran once does not start without its disk: the job names restoreVirtualMachine, which helps."""
     _done(owned, acme, "stopVirtualMachine")

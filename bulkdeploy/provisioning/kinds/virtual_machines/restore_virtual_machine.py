@@ -5,8 +5,9 @@ from placement: where the VM was, if that suits it, or elsewhere. A VM that ran 
 it by then, nothing is removed.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
+from typing import Any
 from uuid import UUID, uuid4
 
 from sqlalchemy import Connection
@@ -59,8 +60,12 @@ class RestoreVirtualMachine(VmSteps):
 
     @override
     def run(self, work: Assignment) -> Outcome:
+        return self.replace_root_disk(work, work.job.params)
+
+    def replace_root_disk(self, work: Assignment, differences: Mapping[str, Any]) -> Outcome:
+        """Delete the root disk, create one with these differences of ``NewRootDisk``, and start a running VM."""
         with read_only(self.tools.engine) as connection:
-            new = read_new_root_disk(connection, work.vm_id, **work.job.params)
+            new = read_new_root_disk(connection, work.vm_id, **differences)
             root = root_volume_of(connection, work.vm_id)
         runs = work.state is VmState.STARTING
         if REMOVED not in work.job.progress:
