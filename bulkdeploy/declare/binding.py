@@ -1,9 +1,8 @@
 """The conversion of a request's parameters to the arguments of its command, according to the declaration.
 
-Two stages. First everything that can be said without the database: presence, type, length,
-bounds and words of every parameter in declared order, then the command's rules. Only then are
-ids looked up, all of them at once, by a function that is passed in. The first broken rule is the
-answer. Whose entities the caller may use is for the command's handler to check.
+There are two stages. The first needs no database: it checks presence, type, length, bounds and choices of every
+parameter in declared order, then the command's rules. Only then a function that is passed in resolves all ids at
+once. The error is about the first violated rule. The command's handler checks which entities the caller may use.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -35,7 +34,7 @@ Lookup: TypeAlias = Callable[[Mapping[Kinds, Sequence[str]]], Found]
 
 
 class Binder:
-    """The conversion of requests into arguments of one command.
+    """A converter of requests to arguments of one command.
 
     It is created once per command and used by many threads.
     """
@@ -80,7 +79,7 @@ class Binder:
         CloudStack.
 
         Raises:
-            ParameterError: the first rule that is broken.
+            ParameterError: about the first violated rule.
         """
         arguments: dict[str, Any] = self._schema.load(self._declared(given, role))
         self._refuse_unsupported(given)
@@ -90,20 +89,20 @@ class Binder:
         return self._with_entities(arguments, lookup)
 
     def value_of(self, parameter: str, text: str | Mapping[str, str]) -> Any:
-        """Return the value of one text according to the parameter's declaration. Ids stay texts.
+        """Convert one text according to the parameter's declaration. Ids stay texts.
 
-        An absent value is ``NOT_GIVEN``. For a MAP, ``text`` has its ``name[0].field`` pairs.
+        Returns ``NOT_GIVEN`` for an absent value. For a MAP, ``text`` has its ``name[0].field`` pairs.
 
         Raises:
-            ParameterError: it breaks a rule of the parameter.
+            ParameterError: the text violates a rule of the parameter.
         """
         return self._schema.fields[parameter].deserialize(text)
 
     def check_rules(self, arguments: Mapping[str, Any]) -> None:
-        """Check the rules between parameters.
+        """Check the rules between parameters, such as that one requires another.
 
         Raises:
-            InvalidCombination: the first rule that is broken.
+            InvalidCombination: about the first violated rule.
         """
         for rule in self._command.rules:
             _check(rule, arguments)
@@ -116,10 +115,10 @@ class Binder:
                 raise InvalidParameter(name, text[:LONGEST_SHOWN], f"it is not supported here: {why}")
 
     def _declared(self, given: Mapping[str, str], role: RoleType | None) -> dict[str, Any]:
-        """Return the texts of declared parameters; the entries of a map parameter gathered in one dict.
+        """Return the texts of declared parameters. The entries of a map parameter are collected in one dictionary.
 
         Raises:
-            InvalidCombination: a parameter is given under two names, and not the same.
+            InvalidCombination: a parameter is given under two names with different values.
         """
         texts: dict[str, Any] = {}
         names: dict[str, str] = {}
@@ -180,7 +179,7 @@ class Binder:
 
 
 def everything(entity: Entity) -> EntityRef:
-    """Return the reference to which -1 is bound: all entities of a kind."""
+    """Return the reference that an id of -1 is converted to. It means all entities of a kind."""
     return EntityRef(entity, EVERY_ID, UUID(int=0), "")
 
 

@@ -1,7 +1,7 @@
-"""The declaration of a command: everything that one API call promises, as data.
+"""The declaration of a command: all properties of an API call, as data.
 
-The dispatcher (``api.dispatch``), listApis (``declare.discovery``), the reference pages and the
-tests that walk all commands read this one declaration.
+The dispatcher (``api.dispatch``), listApis (``declare.discovery``), the reference pages and the tests of all
+commands read this one declaration.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -16,14 +16,15 @@ from bulkdeploy.domain.errors import BulkDeployError
 
 @dataclass(frozen=True, slots=True)
 class Sharing:
-    """The declaration that calls which arrive during a commit are then handled in one transaction (ADR 62).
+    """The declaration that calls of a command which arrive during a commit are handled in one transaction (ADR 62).
 
     Attributes:
-        by: takes a call; those of equal ``work`` and equal answers share. None: the call shares with none.
-        request: takes a call; what it asks for.
-        work: takes a connection, the system and what several calls ask for; a result for each, or
-            ``store.database.shared_transaction.Apart``.
-        answer: takes a call and its result; what the command's handler would return.
+        by: returns a key for a call. Calls with the same ``work`` and equal keys share a transaction. None means
+            that the call does not share.
+        request: returns the request of a call, which ``work`` gets.
+        work: gets a connection, the system and the requests of several calls. Returns one result per call, or
+            raises ``store.database.shared_transaction.Apart``.
+        answer: gets a call and its result, and returns the result of the command's handler.
     """
 
     by: Callable[[Any], Hashable | None]
@@ -42,37 +43,39 @@ class Command:
     """An API command.
 
     Attributes:
-        name: as clients write it; matched case-sensitively.
-        handler: takes a ``commands.call.Call`` and returns what ``shape`` wants: a
-            ``store.rows.listing.Page`` (LIST), a dict of wire names (OBJECT, BARE), None or a
-            ``SuccessText`` (SUCCESS), a ``JobTicket`` (JOB, JOB_SUCCESS).
-        roles: role types whose default role allows the command. Default roles have an explicit rule for each such
-            command. A role that an operator makes allows nothing because of this field.
-        authorized: role types that may call the command if no rule of their role matches it, as CloudStack's
-            ``authorized`` of an API command. Few commands have any.
-        response: the objects it answers (for JOB: the object in the job's result).
-        errors: the errors it can give beyond those every command can.
-        envelope: the top-level key where it is irregular.
-        instead: another object that it may answer, as an ``Instead``.
-        unsupported: parameters that CloudStack has and this service cannot honour, with why: a call that has one
-            (``false`` and nothing count as not given) is refused by its name, and nothing is done.
-        open: callable without credentials (login, logout); its handler takes a ``commands.call.OpenCall``.
-        post_only: refused by GET: it carries a password.
-        described: False leaves the command out of listApis, by which CloudStack's UI chooses its pages.
-        changes_state: False for reads; such calls may be made by GET in hardened mode. The handler of one that
-            changes state runs in a transaction, and again in a new one where that loses a race: it changes nothing
-            but the database, and registers what follows the commit (``engine.after_commit``). An error that
-            it raises undoes everything; an error that it returns is answered, and what was done stays.
-        prepare: does what must neither hold locks nor be repeated, such as hashing a password or asking a
-            hypervisor. It takes the call before the transaction, with a connection for reads; the handler gets
-            what it returns as a second argument.
-        sharing: how its calls share a transaction; then ``handler`` is its ``handle``.
-        find_with_caller: for what is wanted thousands of times a second: takes a connection, an API key and the
-            parameters, not checked yet, by name in any case, and looks up together the key's holder and, by
-            parameters, what the handler will look for (``Call.found``). None: it cannot tell from these.
-        repeat: of deploy calls that managed deployments record. It takes a ``Call`` of the command, the recorded
-            parameters, the number of VMs that there are and of those that are missing, and returns the
-            ``DeployCall`` that adds them.
+        name: the name of the command, which is matched case-sensitively.
+        handler: gets a ``commands.call.Call`` and returns a value that fits ``shape``: a
+            ``store.rows.listing.Page`` (LIST), a dictionary by field names (OBJECT, BARE), None or a
+            ``SuccessText`` (SUCCESS), or a ``JobTicket`` (JOB, JOB_SUCCESS).
+        roles: the role types whose default role allows the command. Default roles have an explicit rule for each
+            such command. This field does not affect roles that operators create.
+        authorized: the role types that may call the command if no rule of their role matches it, as in CloudStack's
+            ``authorized`` of an API command. It is empty for most commands.
+        response: the returned objects (for JOB: the object in the job's result).
+        errors: the errors of the command, in addition to errors of every command.
+        envelope: the top-level key of the response if it is irregular.
+        instead: another object that the command may return, as an ``Instead``.
+        unsupported: CloudStack's parameters that this service does not support, with the reasons. A call with such
+            a parameter (other than ``false`` or an empty value) is rejected with its name.
+        open: whether the command needs no credentials (login, logout); its handler gets a
+            ``commands.call.OpenCall``.
+        post_only: whether GET is rejected because the command carries a password.
+        described: whether listApis contains the command. CloudStack's UI chooses its pages by listApis.
+        changes_state: False for commands that only read, which may be called by GET in hardened mode. Otherwise the
+            handler runs in a transaction, and again in a new one after a conflict. Therefore it changes only the
+            database, and registers other actions for after the commit (``engine.after_commit``). An error that it
+            raises rolls back everything. An error that it returns is sent to the client, and the changes are
+            committed.
+        prepare: does work that must not hold locks or be repeated, such as hashing a password or querying a
+            hypervisor. It gets the call before the transaction, with a connection for reading. Its result is the
+            second argument of the handler.
+        sharing: how calls share a transaction; then ``handler`` is its ``handle``.
+        find_with_caller: for commands that are called thousands of times per second. It gets a connection, an API
+            key and the unchecked parameters, by name in any case, and looks up the key's user together with the
+            object that the handler needs (``Call.found``). It returns None if the parameters do not allow this.
+        repeat: for deploy calls that managed deployments record. It gets a ``Call`` of the command, the recorded
+            parameters, the number of existing VMs and the number of missing VMs, and returns the ``DeployCall``
+            that adds them.
     """
 
     name: str
@@ -103,12 +106,12 @@ class Command:
 
     @property
     def is_async(self) -> bool:
-        """``isasync`` in listApis: the answer is a job to poll."""
+        """Whether the response is a job that the client polls (``isasync`` in listApis)."""
         return self.shape in (Shape.JOB, Shape.JOB_SUCCESS)
 
     @property
     def envelope_key(self) -> str:
-        """The single top-level key of an answer: the lower-cased name and ``response``."""
+        """The single top-level key of a response: the lower-case name of the command followed by ``response``."""
         return self.envelope or f"{self.name.lower()}response"
 
 
@@ -140,7 +143,7 @@ class SuccessText:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """An object of another kind than the command declares: ``{"<key>": {...}}`` (a dry run's plan)."""
+    """An object of another type than the command declares, such as the plan of a dry run: ``{"<key>": {...}}``."""
 
     response: Response
     row: Mapping[str, Any]

@@ -1,4 +1,4 @@
-"""Lists whose entries are like calls, given as name-value pairs of CloudStack's maps or as JSON."""
+"""List parameters whose entries are like calls, given as name-value pairs of CloudStack's maps or as JSON."""
 
 import re
 from collections.abc import Mapping
@@ -78,5 +78,5 @@ class EntriesField(WireField):
 
 
 def field_of(command: str, parameter: Parameter) -> WireField:
-    """Return the field that reads a parameter."""
+    """Return the marshmallow field that converts a parameter of a command."""
     return EntriesField(command, parameter) if parameter.listed else FIELDS[parameter.type](command, parameter)

@@ -1,9 +1,9 @@
 """Marshmallow fields of the wire types, which convert the text of a parameter to a value.
 
-The rules are those of cloudstack-protocol.md 1.2, strictly: numbers are ASCII digits and nothing else
-(marshmallow's own fields take ``1_000``, `` 1``, ``1.9`` and digits of other scripts). A field
-raises the product's own error for the first rule that is broken, with the parameter's name;
-``marshmallow.missing`` stands for a parameter that counts as not given.
+The rules are those of cloudstack-protocol.md 1.2, applied strictly: numbers are only ASCII digits (marshmallow's
+own fields accept ``1_000``, `` 1``, ``1.9`` and digits of other scripts). A field raises the product's own error
+for the first violated rule, with the parameter's name. ``marshmallow.missing`` represents a parameter that counts
+as not given.
 """
 
 import re
@@ -41,7 +41,7 @@ END_OF_DAY = time(23, 59, 59)
 
 
 class WireField(fields.Field[Any]):
-    """The marshmallow field of a declared parameter. Subclasses read its text."""
+    """The base class of the marshmallow fields of declared parameters. Subclasses convert the text."""
 
     def __init__(self, command: str, parameter: Parameter) -> None:
         super().__init__(required=False)
@@ -81,7 +81,7 @@ class StringField(WireField):
         return self.read(value)
 
     def read(self, value: str) -> str:
-        """Return the text, with a declared word spelled as declared."""
+        """Return the text. If it is one of the declared choices in another case, return the declared spelling."""
         if len(value) > self.parameter.length:
             raise self._malformed(
                 value,
@@ -108,7 +108,7 @@ class StringField(WireField):
 
 
 class WholeNumberField(WireField):
-    """SHORT, INTEGER and LONG: decimal digits; a blank INTEGER counts as not given, as in CloudStack."""
+    """The field of SHORT, INTEGER and LONG parameters: decimal digits. A blank INTEGER counts as not given."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
         if value == "" and self.parameter.type is WireType.INTEGER:
@@ -129,7 +129,7 @@ class WholeNumberField(WireField):
 
 
 class DecimalField(WireField):
-    """FLOAT: digits with or without a fraction; blank counts as not given."""
+    """The field of FLOAT parameters: digits with or without a fraction. A blank value counts as not given."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
         if value == "":
@@ -140,7 +140,7 @@ class DecimalField(WireField):
 
 
 class BooleanField(WireField):
-    """A boolean: ``true`` in any case is true, and every other text is false unless there are ``choices``."""
+    """The field of booleans: ``true`` in any case is true; other texts are false unless there are ``choices``."""
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> Any:
         words = self.parameter.choices
@@ -152,7 +152,11 @@ class BooleanField(WireField):
 
 
 class DateField(WireField):
-    """DATE and TZDATE, in UTC where the text names no zone and is not local; ``enddate`` ends with its day."""
+    """The field of DATE and TZDATE parameters.
+
+    A text without a time zone is in UTC, unless the parameter is local. A date without a time in ``enddate`` means
+    the end of the day.
+    """
 
     def _deserialize(self, value: str, *_: Any, **__: Any) -> datetime:
         try:
@@ -188,7 +192,7 @@ class IdField(WireField):
         return optional_later and not UUID_SHAPE.fullmatch(value) and value != str(EVERY_ID)
 
     def read(self, value: str) -> str:
-        """Return the id's text: shaped like a uuid, or a positive internal id."""
+        """Return the text of the id, after checking that it has the form of a uuid or of a positive internal id."""
         if UUID_SHAPE.fullmatch(value):
             return value
         if WHOLE_NUMBER.fullmatch(value) and 0 < int(value) < 2**63:

@@ -1,7 +1,7 @@
 """Parameters that many list commands have, declared once (cloudstack-protocol.md 1.8).
 
-``PAGING`` belongs to every list command, ``OWNER`` to lists of things that accounts own and
-``PROJECT`` to those of them that projects may own too.
+``PAGING`` belongs to every list command, ``OWNER`` to lists of objects that accounts own, and ``PROJECT`` to those
+of these lists whose objects projects may own, too.
 """
 
 from collections.abc import Iterable

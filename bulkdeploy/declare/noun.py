@@ -1,7 +1,8 @@
 """A noun: one kind of object in zone files, described by the commands that create and change it.
 
-An entry of a file is bound as a call is (``declare.binding``), and created or changed by what the calls use: a call
-is a batch of one. Nouns stand beside their commands, as ``NOUNS`` of a module of ``commands``.
+An entry of a file is converted in the same way as a call (``declare.binding``), and is created or changed by the
+same functions, because a call is a batch of one. Nouns are declared next to their commands, as ``NOUNS`` of a
+module of ``commands``.
 """
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -22,7 +23,7 @@ Change: TypeAlias = tuple[EntityRef, Values]
 def by(*names: str) -> Callable[[Values], Hashable]:
     """Return a function that identifies an object by the values of these parameters.
 
-    Texts are compared in any case.
+    Texts are compared without case.
     """
     return lambda values: tuple(_folded(values.get(name)) for name in names)
 
@@ -36,33 +37,39 @@ class Noun:
     """A section of a zone file.
 
     Attributes:
-        section: its key in the file; entries stand in a list.
-        create: the command whose parameters an entry has; those of ``update`` and ``more`` may stand beside them.
-        create_many: makes things of bound entries, in their order; (connection, caller, entries) -> what was made.
-        read: (connection) -> the live things as rows: ``_id``, ``_uuid``, and their values by parameter name, with
-            internal ids for references. What it leaves out (a password) is written when a thing is made and never
-            compared. ``_within``, where no parameter names what a thing stands in: its entity and internal id.
-        key: what makes an entry and a row the same thing; it gets values with internal ids for references.
-        entity: what others refer to it as, by the text of ``name``; None: nothing refers to it.
-        parent: the parameter that names what it stands in: an export lists it there.
-        update: the command that changes it; None: ``create_many`` sets what is there as well (a setting, a limit).
-        update_many: (connection, caller, changes) -> nothing.
-        prepare: what ``create_many`` gets in place of entries, as of ``Command.prepare``: (connection, system,
-            entries) -> one per entry.
-        optional: parameters that calls must give and entries need not.
-        compare: how values of a parameter are brought into one form before they are compared.
+        section: the key of the section in the file, whose value is a list of entries.
+        create: the command whose parameters an entry has. The parameters of ``update`` and ``more`` are also
+            allowed.
+        create_many: (connection, caller, entries) -> references. Creates the objects of bound entries, in order.
+        read: (connection) -> rows. Returns the live objects with ``_id``, ``_uuid`` and their values by parameter
+            name, with internal ids for references. Values that it omits, such as a password, are written when an
+            object is created and are never compared. If no parameter names the object that contains the object,
+            ``_within`` has the entity and the internal id of the container.
+        key: returns a key that is equal for an entry and a row of the same object. It gets values with internal ids
+            for references.
+        entity: the entity by which other entries refer to it, by the text of ``name``; None if no entry refers to
+            it.
+        parent: the parameter that names the container of the object. An export lists the object there.
+        update: the command that changes the object. If it is None, ``create_many`` also changes existing objects
+            (such as a setting or a limit).
+        update_many: (connection, caller, changes) -> None.
+        prepare: (connection, system, entries) -> one value per entry, which ``create_many`` gets instead of the
+            entries, as for ``Command.prepare``.
+        optional: parameters that are required in calls and optional in entries.
+        compare: functions that normalise values of a parameter before they are compared.
         more: parameters that calls do not have.
-        pairs: the section is a mapping: the parameters that its keys and its values are.
-        defaults: what a reference names where an entry says nothing.
-        lends: parameters that entries nested in this one have from it where they declare them.
-        exports: whether a row is written to exports; not so what every installation has.
-        secrets: parameters that exports have only where secrets are asked for; with a required one the whole entry.
-        reveal: the row with its secrets, where they are kept encrypted: (row, decrypt) -> row.
-        innermost: an entry has from what it stands in the innermost thing only, and not what that stands in.
-        patterns: whether ``{01..10}`` in a value stands for ten things.
-        last: parameters that keep others from being added, and the values that do not: any other value is set when
-            all else is loaded.
-        after: sections that must be loaded before, beyond those that it refers to.
+        pairs: if the section is a mapping, the parameters of its keys and of its values.
+        defaults: the objects that references name if an entry does not contain them.
+        lends: parameters that nested entries inherit from this entry if they declare them.
+        exports: whether a row is written to exports. Objects of every new installation are not.
+        secrets: parameters that exports contain only if secrets are requested. If one is required, the whole entry
+            is omitted otherwise.
+        reveal: (row, decrypt) -> row. Returns the row with its secrets, which are stored encrypted.
+        innermost: whether an entry inherits only from its direct container, and not from the containers of that.
+        patterns: whether ``{01..10}`` in a value stands for ten objects.
+        last: parameters that prevent further additions, with the values that do not. Other values are set after all
+            else is loaded.
+        after: sections that must be loaded before this one, in addition to sections to which it refers.
     """
 
     section: str

@@ -1,8 +1,8 @@
 """An OpenAPI 3.1 description of the commands, from their declarations.
 
-The API is one address with a parameter ``command``; the server takes any path below that address. So each
-command has a path of its own here, and ``command`` is a parameter with one value. Reads are GET, changes are POST
-with a form.
+The API has one address with a parameter ``command``, and the server accepts any path below that address. Therefore
+each command has a path of its own in the description, and ``command`` is a parameter with one value. Commands that
+read use GET; commands that change something use POST with a form.
 """
 
 from collections.abc import Iterable, Mapping
@@ -60,7 +60,7 @@ ERROR: Schema = {
 
 
 def openapi(commands: Iterable[Command], version: str) -> Schema:
-    """Return the whole description; ``version`` is the service's."""
+    """Return the complete OpenAPI description. ``version`` is the version of the service."""
     return {
         "openapi": "3.1.0",
         "info": {
@@ -165,7 +165,7 @@ def _schema(parameter: Parameter) -> Schema:
 
 
 def _answer(command: Command) -> Schema:
-    """Return the schema of a successful response: one key with the content of the command's shape."""
+    """Return the schema of a successful response: one key, with the content that the command's shape defines."""
     content = _content(command)
     if command.instead is not None:
         content = {"anyOf": [content, _object({command.instead.key: _object_of(command.instead)})]}

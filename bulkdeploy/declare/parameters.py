@@ -1,7 +1,7 @@
-"""The declaration of a command's parameter: its name, wire type, bounds and the entities that it refers to.
+"""The declaration of a command's parameter: its name, wire type, bounds and the entities to which it refers.
 
-``declare.binding`` turns declarations into marshmallow schemas and binds requests with them;
-``declare.discovery`` renders them for listApis.
+``declare.binding`` converts declarations to marshmallow schemas and binds requests with them. ``declare.discovery``
+renders them for listApis.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import SECRET_PARAMETERS
 
 
 class WireType(StrEnum):
-    """Parameter types by their name in listApis; their rules are in cloudstack-protocol.md 1.2."""
+    """The types of parameters, by their names in listApis. cloudstack-protocol.md 1.2 has their rules."""
 
     UUID = "uuid"
     STRING = "string"
@@ -35,28 +35,30 @@ class Parameter:
     """A declared parameter.
 
     Attributes:
-        name: as listApis shows it; matching ignores case.
+        name: the name in listApis; matching ignores case.
         type: the wire type; ``element`` is the type of a LIST's elements.
-        entity: for UUID (and LIST of UUID): what the id may name; the first that has it wins.
-        required: absent is an error; empty is another.
-        length: longest accepted text, in characters (STRING, and each element of a LIST of STRING).
-        minimum, maximum: inclusive bounds of numbers.
-        unit: bytes that one of a whole number stands for, where sizes may be written as such: ``512 GiB``.
-        choices: the accepted words of a STRING, a BOOLEAN or of each element of a LIST of STRING, matched in any
-            case and bound as spelled here.
-        roles: who may set it; from others it is ignored silently, as CloudStack does.
-        since: with it, a UUID that is not shaped like one is treated as absent, as CloudStack does.
-        takes_all: an id may be -1, which stands for all that there are and is bound to ``binding.everything``.
-        rule: what a STRING, or each element of a LIST of STRING, must be.
-        clearable: a STRING may be empty, which stands for none, whatever its rule.
-        fields: what the entries of a MAP may hold, in lower case, each with the entity that it names by id, if it
-            does; empty: anything.
-        spellings: other names that are taken for it, in lower case.
-        listed: a MAP whose entries are like the parameters of a call, maps among them; it may also be given as one
-            JSON list. Bound to texts by name, by index; ``minimum`` and ``maximum`` bound how many there are.
-        local: a DATE that names no time zone is bound to a datetime without one; else it is in UTC.
-        resolved: a UUID is bound to the entity that it names; else to its text, for a handler that finds the
-            entity and what it answers of it in one statement.
+        entity: for UUID (and LIST of UUID): the kinds of entities that the id may name. The first kind with the id
+            is used.
+        required: whether an absent parameter is an error. An empty value is another error.
+        length: the maximum length of a text, in characters (STRING, and each element of a LIST of STRING).
+        minimum, maximum: the inclusive bounds of numbers.
+        unit: the number of bytes of one unit of a whole number that may be written as a size, such as ``512 GiB``.
+        choices: the accepted values of a STRING, a BOOLEAN or of each element of a LIST of STRING. They are matched
+            in any case and bound in this spelling.
+        roles: the role types that may set the parameter. It is silently ignored from other callers, as in
+            CloudStack.
+        since: if set, a UUID parameter whose value is not a UUID is treated as absent, as in CloudStack.
+        takes_all: whether an id may be -1, which means all entities and is bound to ``binding.everything``.
+        rule: the rule for a STRING, or for each element of a LIST of STRING.
+        clearable: whether a STRING may be empty, which means no value, regardless of its rule.
+        fields: the allowed fields of the entries of a MAP, in lower case, each with the entity that it names by id,
+            or None. If empty, all fields are allowed.
+        spellings: other accepted names of the parameter, in lower case.
+        listed: whether the entries of a MAP are like the parameters of a call and may also be given as one JSON
+            list. They are bound to texts by name, by index; ``minimum`` and ``maximum`` are bounds of their number.
+        local: whether a DATE without a time zone is bound to a datetime without time zone; otherwise it is in UTC.
+        resolved: whether a UUID is bound to the entity that it names. Otherwise it is bound to its text, for a
+            handler that finds the entity and its data in one statement.
     """
 
     name: str
@@ -83,7 +85,10 @@ class Parameter:
 
     @property
     def is_secret(self) -> bool:
-        """Whether no error, log, event or job result may repeat a value of the parameter. Its name decides."""
+        """Whether the value of the parameter must not occur in errors, logs, events and job results.
+
+        Its name decides.
+        """
         return self.type is WireType.STRING and self.name in SECRET_PARAMETERS
 
 
@@ -229,17 +234,23 @@ def only_true(name: str, description: str) -> Parameter:
 
 
 def mapping(name: str, description: str, fields: tuple[tuple[str, Entity | None], ...] = ()) -> Parameter:
-    """``name[0].field=value`` pairs, grouped by index; see ``Parameter.fields``."""
+    """Return the declaration of a MAP: ``name[0].field=value`` pairs, grouped by index.
+
+    ``fields`` are the allowed fields, each with the entity that it names by id, or None.
+    """
     return Parameter(name, WireType.MAP, description, fields=fields)
 
 
 def entries(name: str, description: str, *, maximum: int) -> Parameter:
-    """Return a list of calls' parameters: ``name[0].parameter=value`` pairs, or one JSON list."""
+    """Return the declaration of a list whose entries are like calls.
+
+    The entries are given as ``name[0].parameter=value`` pairs or as one JSON list.
+    """
     return Parameter(name, WireType.MAP, description, required=True, listed=True, minimum=1, maximum=maximum)
 
 
 def details_of(given: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return a map of details from the entries of a call.
+    """Return the details in the entries of a MAP parameter as one dictionary.
 
     The forms ``details[0].key=a&details[0].value=b`` and ``details[0].a=b`` are equivalent.
     """

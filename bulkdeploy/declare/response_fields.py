@@ -1,4 +1,4 @@
-"""Short ways to declare response fields, and the groups of fields that many answers share."""
+"""Functions that declare response fields, and the groups of fields that many responses share."""
 
 from collections.abc import Mapping
 from json import dumps
@@ -11,22 +11,22 @@ Roles = frozenset[RoleType]
 
 
 def text(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a JSON string; ids are strings, too."""
+    """Return the declaration of a field that is a JSON string. Ids are strings, too."""
     return Field(name, FieldType.STRING, description, roles=roles)
 
 
 def number(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a JSON number that fits 32 bits."""
+    """Return the declaration of a field that is a JSON number of at most 32 bits."""
     return Field(name, FieldType.INTEGER, description, roles=roles)
 
 
 def large_number(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a JSON number that may need 64 bits."""
+    """Return the declaration of a field that is a JSON number of at most 64 bits."""
     return Field(name, FieldType.LONG, description, roles=roles)
 
 
 def fraction(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a JSON number with a fraction."""
+    """Return the declaration of a field that is a JSON number with a fraction."""
     return Field(name, FieldType.FLOAT, description, roles=roles)
 
 
@@ -36,12 +36,12 @@ def flag(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
 
 
 def moment(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a date and time, as a JSON string."""
+    """Return the declaration of a field that is a date and time, as a JSON string."""
     return Field(name, FieldType.DATE, description, roles=roles)
 
 
 def texts(name: str, description: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a list of JSON strings."""
+    """Return the declaration of a field that is a list of JSON strings."""
     return Field(name, FieldType.LIST, description, roles=roles)
 
 
@@ -56,18 +56,18 @@ def objects(name: str, description: str, fields: tuple[Field, ...], roles: Roles
 
 
 def constant(name: str, value: bool | int | str | tuple[()], reason: str, roles: Roles = EVERY_ROLE) -> Field:
-    """Return a field that CloudStack has and that has the same value in all objects here."""
+    """Return the declaration of a field of CloudStack that has the same value in all objects here."""
     (kind,) = (kind for python, kind in CONSTANTS.items() if type(value) is python)
     return Field(name, kind, f"always {dumps(value)}: {reason}", roles=roles, value=value)
 
 
 def constants(value: bool | int | str | tuple[()], reason: str, *names: str) -> tuple[Field, ...]:
-    """Return several fields that have the same value for the same reason."""
+    """Return the declarations of several fields that have the same value for the same reason."""
     return tuple(constant(name, value, reason) for name in names)
 
 
 def empty_map(name: str, reason: str) -> Field:
-    """Return a field of CloudStack that is an object without entries in all objects here."""
+    """Return the declaration of a field of CloudStack that is an empty object in all objects here."""
     return Field(name, FieldType.MAP, f"always {{}}: {reason}", value=EMPTY)
 
 

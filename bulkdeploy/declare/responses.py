@@ -55,7 +55,7 @@ class Response:
 
 
 class Shape(StrEnum):
-    """The position of an answer's objects in the envelope (cloudstack-protocol.md 1.3)."""
+    """The form of a response: the position of its objects in the envelope (cloudstack-protocol.md 1.3)."""
 
     LIST = "list"
     """``{"count": n, "<key>": [...]}``; nothing found: ``{}``."""

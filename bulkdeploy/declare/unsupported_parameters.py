@@ -1,7 +1,7 @@
 """The description and rejection of CloudStack's parameters that this service does not support.
 
-Clients read from ``listApis`` which parameters there are: forms of CloudStack's UI stay empty where a parameter of
-theirs is missing. Such a parameter is therefore described, with the reason why it is refused.
+Clients read from ``listApis`` which parameters exist: forms of CloudStack's UI stay empty if one of their
+parameters is missing. Therefore such a parameter is described, with the reason why it is rejected.
 """
 
 from collections.abc import Mapping

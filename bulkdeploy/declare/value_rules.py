@@ -29,12 +29,12 @@ HOST_LABEL = re.compile(r"[A-Za-z](?:[A-Za-z0-9-]{0,61}[A-Za-z0-9])?", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class ValueRule:
-    """A rule that a text must follow.
+    """A rule for a text.
 
     Attributes:
-        must: the rule in words, ``must be an IPv4 address``.
-        read: the text as it is kept; None where it breaks the rule.
-        show: what an error repeats of a text that breaks it.
+        must: the rule in words, such as ``must be an IPv4 address``.
+        read: returns the text as it is stored, or None if the text violates the rule.
+        show: returns the part of a rejected text that an error may contain.
     """
 
     must: str
@@ -100,7 +100,7 @@ def _is_url(written: str) -> bool:
 
 
 def _without_login(written: str) -> str:
-    """Return a rejected URL for an error: only its scheme if the text can contain a password."""
+    """Return the text of a rejected URL for an error: only its scheme if the URL can contain a password."""
     if "@" not in written:
         return written
     scheme, separator, _ = written.partition("://")
@@ -210,7 +210,7 @@ POSITIVE_NUMBER = ValueRule("must be a number above 0, such as 0.01", _if(_posit
 
 
 def size_in(written: str, unit: int) -> int | None:
-    """Return a size such as ``1.5 TiB`` in a unit of bytes.
+    """Convert a size such as ``1.5 TiB`` to the number of units of ``unit`` bytes.
 
     Returns None if the text is not a size, or not a whole number of units.
     """
@@ -223,6 +223,6 @@ def size_in(written: str, unit: int) -> int | None:
 
 
 def size_text(size_bytes: int) -> str:
-    """Return a size in the largest unit of which it is a whole number: ``1536 GiB``."""
+    """Return a text for a size in the largest unit of which it is a whole number, such as ``1536 GiB``."""
     unit = next(word for word, bytes_ in UNITS.items() if size_bytes % bytes_ == 0) if size_bytes else "B"
     return f"{size_bytes // UNITS[unit]} {unit}"

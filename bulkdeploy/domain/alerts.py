@@ -1,11 +1,11 @@
-"""Alerts: conditions that operators must know, with CloudStack's names."""
+"""Alerts: conditions about which operators must be informed, with CloudStack's names."""
 
 from dataclasses import dataclass
 from enum import Enum
 
 
 class AlertType(Enum):
-    """``type`` and ``name`` of an alert, by CloudStack's numbers."""
+    """The types of alerts. A value consists of CloudStack's number and name of the type."""
 
     STORAGE = (2, "ALERT.STORAGE")
     HOST = (7, "ALERT.COMPUTE.HOST")
@@ -27,7 +27,7 @@ class AlertType(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Alert:
-    """An event that an operator must see, as one sentence."""
+    """A condition that an operator must see, described in one sentence."""
 
     type: AlertType
     description: str

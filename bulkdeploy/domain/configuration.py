@@ -1,7 +1,7 @@
 """CloudStack's global settings that have an effect here (one file: a list).
 
-Operators change them at run time through ``updateConfiguration``; ``store.configuration.configuration`` reads
-them. A setting that nothing reads does not belong here: ``store.configuration.cloudstack_settings`` has all others.
+Operators change them at run time through ``updateConfiguration``, and ``store.configuration.configurations`` reads
+them. A setting that no code reads does not belong here: ``store.configuration.cloudstack_settings`` has all others.
 """
 
 import re
@@ -30,7 +30,7 @@ DECIMAL = re.compile(r"-?[0-9]{1,15}(?:\.[0-9]{1,9})?", re.ASCII)
 
 
 class Scope(StrEnum):
-    """The kinds of places, and of owners, for which a setting may be overridden."""
+    """The types of objects and owners for which a setting may have a value of its own."""
 
     GLOBAL = "Global"
     ZONE = "Zone"

@@ -1,4 +1,4 @@
-"""The kinds of entities that ids on the wire refer to, and a resolved reference to one."""
+"""The kinds of entities to which ids in calls refer, and a resolved reference to an entity."""
 
 from dataclasses import dataclass
 from enum import StrEnum

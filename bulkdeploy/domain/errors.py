@@ -1,8 +1,8 @@
 """All errors of calls and jobs, with typed fields (one file: a class per cause, as api.errors has them).
 
-``api.errors`` maps each class to its HTTP status and ``cserrorcode`` and is the only place
-that knows those numbers. The text of an error names the parameter, the value, the rule and
-what would be accepted; texts that clients match literally are kept to the letter and say so.
+``api.errors`` is the only module that maps each class to its HTTP status and ``cserrorcode``. The text of an error
+names the parameter, the value, the rule and the accepted values. Texts that clients compare literally are marked
+and must not change.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ URL = "url"
 
 
 class BulkDeployError(Exception):
-    """The root of the tree; never raised itself."""
+    """The base class of all errors of calls and jobs. It is never raised itself."""
 
 
 SECRET_PARAMETERS = frozenset(
@@ -52,11 +52,11 @@ def shown_value(parameter: str, value: object) -> object:
 
 
 class ParameterError(BulkDeployError):
-    """A parameter is missing, malformed, unknown or forbidden in this combination."""
+    """The base class of errors about a parameter that is missing, malformed, unknown or not allowed with others."""
 
 
 class MissingParameter(ParameterError):
-    """A required parameter is absent (cloudstack-protocol.md 1.7: 431 / 9999)."""
+    """Raised when a required parameter is absent (cloudstack-protocol.md 1.7: 431 / 9999)."""
 
     def __init__(self, command: str, parameter: str) -> None:
         self.command, self.parameter = command, parameter
@@ -64,7 +64,7 @@ class MissingParameter(ParameterError):
 
 
 class EmptyParameter(ParameterError):
-    """A required parameter is present without a value (431 / 4350)."""
+    """Raised when a required parameter is present without a value (431 / 4350)."""
 
     def __init__(self, parameter: str) -> None:
         self.parameter = parameter
@@ -72,7 +72,7 @@ class EmptyParameter(ParameterError):
 
 
 class MalformedValue(ParameterError):
-    """A value that its type cannot read, or that breaks a bound of the type (431 / 9999)."""
+    """Raised for a value that cannot be converted to the parameter's type, or is out of its range (431 / 9999)."""
 
     def __init__(self, command: str, parameter: str, value: str, rule: str) -> None:
         value = str(shown_value(parameter, value))
@@ -85,7 +85,7 @@ class MalformedValue(ParameterError):
 
 
 class UnknownEntity(ParameterError):
-    """An id that names nothing. Clients match this text literally (cloudstack-protocol.md 1.7)."""
+    """Raised for an id of no entity. Clients match this text literally (cloudstack-protocol.md 1.7)."""
 
     def __init__(self, command: str, parameter: str, value: str) -> None:
         self.command, self.parameter, self.value = command, parameter, value
@@ -105,7 +105,7 @@ class MalformedMap(ParameterError):
 
 
 class InvalidParameter(ParameterError):
-    """A well-formed value that breaks a rule of the command (431 / 4350)."""
+    """Raised for a well-formed value that violates a rule of the command (431 / 4350)."""
 
     def __init__(self, parameter: str, value: object, rule: str) -> None:
         value = shown_value(parameter, value.value if isinstance(value, Enum) else value)
@@ -128,7 +128,7 @@ class InvalidCombination(ParameterError):
 
 
 class PagingError(ParameterError):
-    """``page`` and ``pagesize`` break a rule of paging (431 / 9999)."""
+    """Raised when ``page`` and ``pagesize`` violate a rule of paging (431 / 9999)."""
 
 
 # --- who may ------------------------------------------------------------------------------
@@ -146,25 +146,25 @@ class CredentialsRefused(BulkDeployError):
 
 
 class SessionRefused(BulkDeployError):
-    """A session that is over, or a session key that is not its own; the session ends (401)."""
+    """Raised for an expired session, or for a session key of another session. The session ends (401)."""
 
     def __init__(self) -> None:
         super().__init__("unable to verify user credentials")
 
 
 class LoginFailed(BulkDeployError):
-    """A user name, password or domain that do not belong together (531)."""
+    """Raised when user name, password and domain do not match (531)."""
 
 
 class LoginByGet(BulkDeployError):
-    """Passwords do not travel in URLs (405)."""
+    """Raised when a login uses GET, because passwords must not be in URLs (405)."""
 
     def __init__(self) -> None:
         super().__init__("Please use HTTP POST to authenticate using this API")
 
 
 class CommandNotAvailable(BulkDeployError):
-    """The API does not exist, or not for this caller (432 under ``errorresponse``)."""
+    """Raised when the API does not exist or is not allowed for this caller (432 under ``errorresponse``)."""
 
     def __init__(self, command: str, account: str) -> None:
         self.command, self.account = command, account
@@ -172,7 +172,7 @@ class CommandNotAvailable(BulkDeployError):
 
 
 class UnknownCommand(BulkDeployError):
-    """Raised for an unknown API command if the caller may know that (432 under ``errorresponse``)."""
+    """Raised for an unknown API command, to callers who may learn this (432 under ``errorresponse``)."""
 
     def __init__(self, command: str) -> None:
         self.command = command
@@ -180,14 +180,14 @@ class UnknownCommand(BulkDeployError):
 
 
 class NoCommand(BulkDeployError):
-    """A request without ``command`` (400)."""
+    """Raised for a request without the parameter ``command`` (400)."""
 
     def __init__(self) -> None:
         super().__init__("no command specified")
 
 
 class RequestTooLarge(BulkDeployError):
-    """A request with more text or more parameters than one call may have (413)."""
+    """Raised for a request with more text or more parameters than a call may have (413)."""
 
     def __init__(self, what: str, most: int) -> None:
         self.what, self.most = what, most
@@ -195,7 +195,7 @@ class RequestTooLarge(BulkDeployError):
 
 
 class MethodNotAllowed(BulkDeployError):
-    """The API is called by GET or POST and by nothing else (405)."""
+    """Raised when the API is called with another HTTP method than GET or POST (405)."""
 
     def __init__(self, method: str) -> None:
         self.method = method
@@ -203,11 +203,11 @@ class MethodNotAllowed(BulkDeployError):
 
 
 class PermissionDenied(BulkDeployError):
-    """The caller may use the API, but not on this entity (531 / 4365)."""
+    """Raised when the caller may use the API, but not on this entity (531 / 4365)."""
 
 
 class OwnerDisabled(BulkDeployError):
-    """The account to deploy for is disabled or locked (531)."""
+    """Raised when the account that would own the new VMs is disabled or locked (531)."""
 
     def __init__(self, account: str, state: str) -> None:
         self.account, self.state = account, state
@@ -215,7 +215,7 @@ class OwnerDisabled(BulkDeployError):
 
 
 class TooManyCalls(BulkDeployError):
-    """The account has used up its calls of this interval (429)."""
+    """Raised when the account has used up its calls of the current interval (429)."""
 
     def __init__(self, retry_after_ms: int) -> None:
         self.retry_after_s = -(-retry_after_ms // 1000)
@@ -228,7 +228,7 @@ class TooManyCalls(BulkDeployError):
 
 
 class ResourceLimitExceeded(BulkDeployError):
-    """An account's, project's or domain's limit would be passed (535)."""
+    """Raised when a limit of an account, project or domain would be exceeded (535)."""
 
     def __init__(
         self,
@@ -293,7 +293,7 @@ class PlanStale(BulkDeployError):
 
 
 class InsufficientAddresses(BulkDeployError):
-    """A network has fewer free addresses than VMs asked for (533)."""
+    """Raised when a network has fewer free addresses than requested VMs (533)."""
 
     def __init__(self, network: str, requested: int, free: int) -> None:
         self.network, self.requested, self.free = network, requested, free
@@ -301,7 +301,7 @@ class InsufficientAddresses(BulkDeployError):
 
 
 class InsufficientVlans(BulkDeployError):
-    """A physical network has no VLAN left for a network (533)."""
+    """Raised when a physical network has no free VLAN for a network (533)."""
 
     def __init__(self, physical_network: str, vlan_range: str) -> None:
         self.physical_network, self.vlan_range = physical_network, vlan_range
@@ -309,7 +309,7 @@ class InsufficientVlans(BulkDeployError):
 
 
 class ResourceUnavailable(BulkDeployError):
-    """A host, agent or pool that is needed does not answer (534)."""
+    """Raised when a required host, agent or pool does not answer (534)."""
 
 
 class ResourceInUse(BulkDeployError):
@@ -320,7 +320,7 @@ class ResourceInUse(BulkDeployError):
 
 
 class OperationFailed(BulkDeployError):
-    """A refusal that CloudStack answers with 530 though it is no accident (530 / 4250)."""
+    """Raised for a rejection that CloudStack answers with 530 although it is not a defect (530 / 4250)."""
 
 
 class UnknownApi(OperationFailed):

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class EventType(StrEnum):
-    """The type of an event; ``listEventTypes`` answers these."""
+    """The types of events, as ``listEventTypes`` returns them."""
 
     VM_CREATE = "VM.CREATE"
     VM_START = "VM.START"

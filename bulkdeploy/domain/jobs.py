@@ -1,14 +1,14 @@
 """Asynchronous jobs: the properties that CloudStack shows, and those that the job engine adds.
 
-What is true of one kind of job stands in its file in ``provisioning/kinds``.
-Sources: cloudstack-protocol.md 3 for the wire, ADR 9 for phases and leases.
+The properties of one kind of job are declared in its file in ``provisioning/kinds``. Sources:
+cloudstack-protocol.md 3 for the API, ADR 9 for phases and leases.
 """
 
 from enum import IntEnum, StrEnum
 
 
 class JobStatus(IntEnum):
-    """``jobstatus`` on the wire; a job leaves IN_PROGRESS once and never changes again."""
+    """The response field ``jobstatus``. A job leaves IN_PROGRESS once and never changes again."""
 
     IN_PROGRESS = 0
     SUCCEEDED = 1
@@ -45,10 +45,10 @@ class InstanceType(StrEnum):
 
 
 def class_for(name: str, *, is_root_admin: bool) -> str:
-    """Return ``cmd`` of a job as CloudStack would return it to this caller.
+    """Return the value of ``cmd`` of a job as CloudStack would return it to this caller.
 
-    ``name`` is the class of the command for root admins, who have commands of their own. Clients search for parts
-    of the name.
+    ``name`` is the command's class for root admins, who have commands of their own. Clients search for parts of the
+    name.
     """
     return name if is_root_admin else name.replace(".admin.", ".user.").removesuffix("ByAdmin")
 

@@ -1,20 +1,20 @@
 """The errors of requests that are rejected before they are read completely.
 
-They are answered like all others, then the connection closes.
+The client gets a normal error response, and then the connection is closed.
 """
 
 from bulkdeploy.domain.errors import BulkDeployError
 
 
 class MalformedRequest(BulkDeployError):
-    """The request is not HTTP/1 (400)."""
+    """Raised when a request is not HTTP/1 (400)."""
 
     def __init__(self) -> None:
         super().__init__("The request is not valid HTTP/1.1")
 
 
 class RequestLineTooLong(BulkDeployError):
-    """The URL is longer than one may be (414)."""
+    """Raised when the URL of a request is too long (414)."""
 
     def __init__(self, most_bytes: int) -> None:
         self.most_bytes = most_bytes
@@ -32,7 +32,7 @@ class HeadersTooLarge(BulkDeployError):
 
 
 class RequestTooSlow(BulkDeployError):
-    """Headers or body did not arrive in their time (408)."""
+    """Raised when headers or body of a request did not arrive within the timeout (408)."""
 
     def __init__(self, what: str, seconds: float) -> None:
         self.what, self.seconds = what, seconds
@@ -40,7 +40,7 @@ class RequestTooSlow(BulkDeployError):
 
 
 class ServerBusy(BulkDeployError):
-    """The process already handles as many requests as it may (503)."""
+    """Raised when the process already handles the maximum number of requests (503)."""
 
     def __init__(self) -> None:
         super().__init__("The server has as many requests in hand as it may; try again later")

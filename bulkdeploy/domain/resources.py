@@ -7,7 +7,7 @@ from bulkdeploy.domain.units import MIB
 
 
 class ResourceType(IntEnum):
-    """A limited resource by its wire number (``resourcetype``)."""
+    """The resource types with limits. The value is the number in API calls (``resourcetype``)."""
 
     USER_VM = 0
     PUBLIC_IP = 1
@@ -24,12 +24,12 @@ class ResourceType(IntEnum):
 
     @property
     def wire_name(self) -> str:
-        """The name in ``resourcetypename`` and in error texts: ``user_vm``."""
+        """The name of the type in ``resourcetypename`` and in error texts, such as ``user_vm``."""
         return self.name.lower()
 
     @property
     def counted_in_bytes(self) -> bool:
-        """Storage is limited in GiB on the wire and counted in bytes."""
+        """Whether the resource is storage, which is counted in bytes although API calls limit it in GiB."""
         return self in (ResourceType.PRIMARY_STORAGE, ResourceType.SECONDARY_STORAGE)
 
     @property
@@ -45,7 +45,7 @@ UNLIMITED = -1
 
 @dataclass(frozen=True, slots=True)
 class ResourceAmounts:
-    """The limited resources that a deployment, or a VM, takes.
+    """The amounts of limited resources that a deployment or a VM uses.
 
     Units: VMs, volumes (count), CPU cores, memory MiB, primary storage bytes.
     """
@@ -57,7 +57,7 @@ class ResourceAmounts:
     primary_storage_bytes: int = 0
 
     def by_type(self) -> dict[ResourceType, int]:
-        """Amounts by resource type, in the unit counts are kept in; zero amounts are left out."""
+        """Return the amounts by resource type, in the units of the stored counts. Zero amounts are omitted."""
         amounts = {
             ResourceType.USER_VM: self.user_vm,
             ResourceType.VOLUME: self.volume,
@@ -78,7 +78,7 @@ class ResourceAmounts:
         )
 
     def times(self, factor: int) -> "ResourceAmounts":
-        """Return the amounts of ``factor`` alike VMs."""
+        """Return the amounts of ``factor`` equal VMs, of which these are the amounts of one."""
         return ResourceAmounts(
             user_vm=self.user_vm * factor,
             volume=self.volume * factor,

@@ -11,7 +11,7 @@ def gib_to_bytes(gib: int) -> int:
 
 
 def bytes_to_whole_gib(size_bytes: int) -> int:
-    """Return bytes to GiB, rounded down, as CloudStack prints storage limits."""
+    """Convert bytes to GiB, rounded down, as CloudStack prints storage limits."""
     return size_bytes // GIB
 
 

@@ -1,4 +1,4 @@
-"""URLs without their credentials, as people may see them."""
+"""URLs without their credentials, for display."""
 
 import re
 from urllib.parse import urlsplit, urlunsplit

@@ -9,12 +9,12 @@ from bulkdeploy.placement.model import Ints, PlacementRequest
 
 
 def has_vms(vms_by_host: Mapping[int, int]) -> bool:
-    """Return whether a group has any VM that counts."""
+    """Return whether an affinity group has any VM that counts, given its VMs per host."""
     return any(vms_by_host.values())
 
 
 def vms_on_hosts(host_ids: Ints, vms_by_host: Mapping[int, int]) -> Ints:
-    """Return a group's VMs on each host; hosts that are not in the columns are left out."""
+    """Return the number of a group's VMs on each host of ``host_ids``. VMs on other hosts are ignored."""
     counts = np.zeros(len(host_ids), dtype=np.int64)
     if not vms_by_host or len(host_ids) == 0:
         return counts

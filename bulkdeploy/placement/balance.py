@@ -1,13 +1,14 @@
 """Moves of running VMs that balance a zone (one file: the score and the moves that lower it).
 
-The score is a sum over hosts, so that what a move gains depends on its two hosts and not on how many others there
-are: the squares of how far the share of CPU, and of memory, that is promised of a host lies from that of all hosts;
-and OWNER_WEIGHT for each pair of an owner's VMs more than even dispersion would have on one host. Besides, per
-cluster, the part of its largest host's memory that its hosts have no free room for together (N+1). 0 is best.
+The score is a sum over hosts, so that the gain of a move depends only on its two hosts and not on the number of
+other hosts. Its terms are: the squares of the deviations of each host's share of claimed CPU, and of claimed
+memory, from that of all hosts; OWNER_WEIGHT for each pair of an owner's VMs on one host that exceeds even
+dispersion; and, per cluster, the part of its largest host's memory for which its other hosts have no free capacity
+(N+1). 0 is best.
 
-Moves of one set have no host in common, so they may run at once: what each gains, and the room it needs, does not
-depend on the others. Sets follow each other. Each move gains at least what is asked for, so there is an end.
-No I/O, no clock, no chance.
+Moves of one set have no host in common, so they may run at the same time: the gain of a move and the capacity that
+it needs do not depend on the other moves. Sets follow each other. Each move gains at least the requested amount, so
+the planning ends. This module has no I/O, reads no clock and uses no random numbers.
 """
 
 from collections.abc import Sequence
@@ -52,14 +53,14 @@ class BalanceHosts:
 
 @dataclass(frozen=True, slots=True)
 class BalanceVms:
-    """The VMs on these hosts, one entry each: their claims.
+    """The VMs on these hosts and their claims, one entry each.
 
     Attributes:
-        host: position of its host.
-        owner: numbered.
-        reach: line of the table of hosts that it may be on.
-        movable: whether it may move at all: it runs, nothing is under way with it, nothing binds it to its host.
-        apart: by position, the groups whose VMs must not share a host with it. A group has a number.
+        host: the position of the VM's host.
+        owner: the number of the VM's owner.
+        reach: the row of the table of hosts on which the VM may run.
+        movable: whether the VM may be moved: it runs, has no unfinished job, and is not bound to its host.
+        apart: by position of the VM, the numbers of groups whose VMs must not share a host with it.
     """
 
     id: Ints
@@ -130,7 +131,7 @@ def plan_balance(
     exceeds its limits already gets no VM.
 
     Raises:
-        ValueError: ``least_gain`` is not positive: there would be no end.
+        ValueError: ``least_gain`` is not positive, so the planning would not end.
     """
     if least_gain <= 0:
         raise ValueError("least_gain must be positive")
@@ -144,10 +145,10 @@ def plan_balance(
 
 
 def hosts_within_reach(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Flags:
-    """Return the hosts that rules about hosts and clusters allow for a VM, regardless of free capacity.
+    """Return which hosts the rules about hosts and clusters allow for a VM, regardless of free capacity.
 
     Raises:
-        PlannerNotInstalled: the request names a planner that is not there.
+        PlannerNotInstalled: the request names a planner that is not installed.
     """
     reach = np.ones(len(snapshot.hosts.id), dtype=bool)
     for rule in catalog.rules_for(request):
@@ -159,7 +160,7 @@ def hosts_within_reach(snapshot: ZoneSnapshot, request: PlacementRequest, catalo
 
 
 def score_of(hosts: BalanceHosts, vms: BalanceVms) -> Score:
-    """Return the score as things are."""
+    """Return the score of the present distribution of VMs."""
     return _Zone(hosts, vms, np.ones((1, len(hosts.id)), dtype=bool)).score()
 
 
@@ -267,7 +268,7 @@ class _Zone:
     ) -> tuple[float, int, int] | None:
         """Return the most valuable move of a VM from one host: its gain, the VM and the destination.
 
-        None if no move suffices.
+        Returns None if no move gains at least ``least_gain``.
         """
         best: tuple[float, int, int] | None = None
         for hope, leaving, vm in candidates:
@@ -358,14 +359,14 @@ class _Zone:
         return not any(self.members.get((group, host)) for group in self.vms.apart.get(vm, ()))
 
     def _n1_hope(self, movable: Ints) -> Floats:
-        """Return the most by which each VM's leaving can reduce its cluster's shortage after a host's loss."""
+        """Return an upper bound of the reduction of the N+1 term of the score if each VM leaves its host."""
         lacking = np.maximum(self.largest - self.free, 0)[self.hosts.cluster[self.vms.host[movable]]]
         largest = np.maximum(self.largest, 1)[self.hosts.cluster[self.vms.host[movable]]]
         result: Floats = np.minimum(lacking, self.vms.memory[movable]) / largest
         return result
 
     def _n1_gain(self, vm: int, destination: int) -> float:
-        """Return the amount by which the clusters' shortage after a host's loss falls."""
+        """Return the amount by which the N+1 term of the score falls if a VM moves to a destination."""
         left, entered = (int(self.hosts.cluster[host]) for host in (self.vms.host[vm], destination))
         if left == entered:
             return 0.0

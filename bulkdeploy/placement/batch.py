@@ -1,11 +1,10 @@
 """Plans for several kinds of VMs: the largest kind first, each kind on the capacity that earlier kinds leave.
 
-A batch is a list of requests, one per kind, each for ``count`` alike VMs. One kind alone gives its own plan. More
-are planned by size: what is large finds room before what is small takes it, and what is small fills what is left.
-Counts of the owner's VMs run on from kind to kind, so that every VM goes where the owner has fewest at its turn.
-
-Where some VMs find no place, other orders are tried, on the hosts as the algorithm chooses them and packed tightly,
-before any of them is refused.
+A batch is a list of requests, one per kind, each for ``count`` equal VMs. A batch with one kind has the same result
+as a single plan. Several kinds are planned by size: large VMs get hosts before small VMs use the capacity, and
+small VMs fill the remaining capacity. Counts of the owner's VMs continue from kind to kind, so that every VM goes
+to the cluster where the owner has the fewest VMs at that moment. If some VMs get no host, other orders are tried,
+with the configured host algorithm and with tight packing, before any VM is refused.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -52,7 +51,7 @@ def plan_batch(
     """Return plans for all requests of one owner in one zone. The plans place all VMs, or as many as fit.
 
     Raises:
-        PlannerNotInstalled: a request names a planner that is not there.
+        PlannerNotInstalled: a request names a planner that is not installed.
     """
     best: BatchPlan | None = None
     for turns, packed in _attempts(snapshot, requests):
@@ -88,7 +87,7 @@ def _in_turns(
 def _attempts(
     snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]
 ) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """Yield orders of the kinds, each with whether hosts are packed.
+    """Yield the orders of the kinds to try, each with whether hosts are packed tightly.
 
     The first order is used if all VMs fit with it.
     """
@@ -99,7 +98,7 @@ def _attempts(
 
 
 def batch_orders(snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest]) -> Iterator[tuple[int, ...]]:
-    """Return the orders in which to plan the requests, as positions. Try them until one order places all VMs.
+    """Yield the orders in which to plan the requests, as positions, until one order places all VMs.
 
     Requests of equal size keep their given order.
     """

@@ -1,9 +1,8 @@
 """The number of VMs that each cluster can take.
 
-The capacity of its candidate hosts, limited by storage and by its own rules.
-
-Capacity is never cut to the number of VMs asked for: that keeps the order among clusters the same however a
-number of VMs is split over calls.
+It is the capacity of the cluster's candidate hosts, limited by storage and by the cluster's own rules. The capacity
+is never cut to the requested number of VMs, so that the order among clusters does not depend on how a number of VMs
+is divided into calls.
 """
 
 from collections.abc import Sequence
@@ -27,7 +26,7 @@ from bulkdeploy.placement.storage.shared_storage import SharedStorage, shared_st
 
 @dataclass(frozen=True, slots=True)
 class LocalStorage:
-    """The candidates' own pools (a row per candidate host) and how they fill."""
+    """The pools of the candidate hosts' own disks (a row per host), and the order in which they are filled."""
 
     volumes: Volumes
     table: PoolTable
@@ -68,7 +67,7 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
     """Apply every rule in order, and count the VMs that the remaining hosts and pools can take.
 
     Raises:
-        PlannerNotInstalled: the request names a planner that is not there.
+        PlannerNotInstalled: the request names a planner that is not installed.
     """
     rules = catalog.rules_for(request)
     hosts = HostFilter(rules, snapshot.hosts.cluster)
@@ -100,10 +99,10 @@ def measure_capacity(snapshot: ZoneSnapshot, request: PlacementRequest, catalog:
 
 
 class HostAnswers:
-    """The answer of the rules for every host of a zone: the number of a request's VMs, or why it takes none.
+    """The result of the placement rules for each host of a zone: the number of VMs, or why there is none.
 
     Raises:
-        PlannerNotInstalled: the request names a planner that is not there.
+        PlannerNotInstalled: the request names a planner that is not installed.
     """
 
     def __init__(self, snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> None:
@@ -113,7 +112,7 @@ class HostAnswers:
         self._capacity[found.candidates.at] = found.of_candidates()
 
     def of(self, host_ids: Sequence[int]) -> list[HostAnswer]:
-        """Return one answer per given host. Hosts of other zones are excluded as out of scope."""
+        """Return one result per given host. Hosts of other zones are excluded as out of scope."""
         found = {
             int(self._ids[at]): HostAnswer(int(self._ids[at]), int(self._capacity[at]), self._filter.reason(at))
             for at in np.flatnonzero(np.isin(self._ids, np.array(host_ids, dtype=np.int64))).tolist()
@@ -124,10 +123,7 @@ class HostAnswers:
 def _apply_host_rules(
     snapshot: ZoneSnapshot, request: PlacementRequest, rules: Sequence[Rule], hosts: HostFilter
 ) -> Ints:
-    """Exclude hosts by all rules, and return the number of VMs that each host can take.
-
-    It is 0 for an excluded host.
-    """
+    """Exclude hosts by all rules, and return the number of VMs that each host can take: 0 for an excluded host."""
     kept, remaining = _lasting_exclusions(snapshot, request, rules)
     capacity = kept.copy()
     for rule, lasting in remaining:
@@ -181,7 +177,7 @@ def _marked(snapshot: ZoneSnapshot, request: PlacementRequest, rule: Rule) -> li
 
 
 def _candidates(snapshot: ZoneSnapshot, capacity: Ints) -> CandidateHosts:
-    """Return the hosts that take any, by cluster and id."""
+    """Return the hosts with a capacity of at least one VM, ordered by cluster and id."""
     at, cluster = snapshot.hosts_in_order
     capacity = capacity[at]
     takes = capacity > 0

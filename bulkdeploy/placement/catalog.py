@@ -1,4 +1,4 @@
-"""The available placement rules and strategies in their order (found by ``scheduling.catalog``)."""
+"""The available placement rules and strategies in their order. ``scheduling.catalog`` finds them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TypeVar
@@ -16,7 +16,7 @@ class DuplicateName(Exception):
 
 
 class PlannerNotInstalled(ResourceUnavailable):
-    """A service offering, call or setting names a deployment planner that is not there (any more)."""
+    """Raised when a service offering, call or setting names a deployment planner that is not installed."""
 
     def __init__(self, planner: str, installed: Sequence[str]) -> None:
         self.planner, self.installed = planner, tuple(installed)
@@ -24,10 +24,10 @@ class PlannerNotInstalled(ResourceUnavailable):
 
 
 class PlacementCatalog:
-    """Rules by reason and strategies by planner.
+    """The placement rules by reason, and the strategies by planner.
 
     Raises:
-        DuplicateName: a reason or a planner is there twice.
+        DuplicateName: two rules have the same reason, or two strategies the same planner.
     """
 
     def __init__(self, rules: Iterable[Rule], strategies: Iterable[Strategy]) -> None:
@@ -52,17 +52,17 @@ class PlacementCatalog:
         """Return the strategy that a planner's name chooses.
 
         Raises:
-            PlannerNotInstalled: none does.
+            PlannerNotInstalled: no strategy has this planner.
         """
         if planner not in self._strategies:
             raise PlannerNotInstalled(planner, self.planners)
         return self._strategies[planner]
 
     def rules_for(self, request: PlacementRequest) -> tuple[Rule, ...]:
-        """Return the rules that a request is placed by, in the order in which they apply.
+        """Return the rules for the placement of a request, in the order in which they apply.
 
         Raises:
-            PlannerNotInstalled: it names a planner that is not there.
+            PlannerNotInstalled: the request names a planner that is not installed.
         """
         key = (request.purpose, request.planner, request.offering_planner)
         if key not in self._chosen:

@@ -9,7 +9,7 @@ from bulkdeploy.placement.model import Affinity, Ints, NewVms, PlacementRequest,
 
 
 def after(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> ZoneSnapshot:
-    """Return the zone once a plan of its owner's is claimed."""
+    """Return the zone as it is after a plan is claimed."""
     if not made.placed:
         return snapshot
     on_host = _counted(snapshot, "hosts by id", snapshot.hosts.id, made.host_ids)
@@ -36,7 +36,7 @@ def with_members_of(request: PlacementRequest, made: Plan) -> PlacementRequest:
 
 
 def with_members(request: PlacementRequest, members: Mapping[int, Mapping[int, int]]) -> PlacementRequest:
-    """Return the request with the affinity groups as earlier requests of the same batch leave them."""
+    """Return the request with the members that its affinity groups have after earlier requests of the batch."""
     if not any(affinity.group_id in members for affinity in request.affinities):
         return request
     affinities = tuple(

@@ -1,10 +1,10 @@
-"""The distribution of a number of VMs over places with a present count and a capacity.
+"""The distribution of a number of VMs over members with a present count and a capacity.
 
-A *member* is a cluster, a pod, a host or a storage pool; members stand in *segments* (the clusters of a
-zone, the hosts of a cluster). Filling by levels is what happens when VMs come one at a time and each
-goes to the member of its segment with the lowest level, which then rises by one step. Since the VMs of
-a batch are alike, the outcome is found without placing one after the other: a binary search finds the
-level up to which everything is filled, for all segments at once.
+A *member* is a cluster, a pod, a host or a storage pool. Members belong to *segments* (the clusters of a zone, the
+hosts of a cluster). Filling by levels is the result if VMs come one at a time and each goes to the member of its
+segment with the lowest level, which then rises by one step. Since the VMs of a batch are equal, the result is
+computed without placing one after the other: a binary search finds the level up to which everything is filled, for
+all segments at once.
 """
 
 import numpy as np
@@ -41,7 +41,7 @@ def fill_levels(start: Ints, step: Ints | int, capacity: Ints, segment: Ints, wa
 
 
 def _lowest(start: Ints, capacity: Ints) -> Ints:
-    """Return a share with one VM for the first of the lowest members that have capacity."""
+    """Return the distribution of one VM: to the first of the lowest members that have capacity."""
     added = np.zeros(len(start), dtype=np.int64)
     roomy = (capacity > 0).nonzero()[0]
     added[roomy[start[roomy].argmin()]] = 1
@@ -49,7 +49,7 @@ def _lowest(start: Ints, capacity: Ints) -> Ints:
 
 
 def _below(level: Ints, start: Ints, step: Ints | int, capacity: Ints) -> Ints:
-    """Return how many VMs each cluster or pod gets until its level reaches ``level``, at most its ``capacity``.
+    """Return how many VMs each member gets until its level reaches ``level``, at most its ``capacity``.
 
     The level begins at ``start`` and rises by ``step`` per VM.
     """
@@ -74,13 +74,13 @@ def fill_in_order(capacity: Ints, segment: Ints, wanted: Ints) -> Ints:
 
 
 def _first_of_segments(segment: Ints, segments: int) -> Ints:
-    """Return the position at which each segment begins; for a segment without members, some member's position."""
+    """Return the position of the first member of each segment. For a segment without members it is undefined."""
     first = segment.searchsorted(np.arange(segments, dtype=np.int64))
     return np.minimum(first, len(segment) - 1)
 
 
 def within(counts: Ints) -> Ints:
-    """Return the numbers 0, 1, 2, ... of each member's VMs, one member after the other."""
+    """Return the numbers of each member's VMs, counted from 0, member after member."""
     before = counts.cumsum() - counts
     return np.arange(int(counts.sum()), dtype=np.int64) - before.repeat(counts)
 

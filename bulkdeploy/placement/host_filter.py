@@ -13,8 +13,8 @@ class HostFilter:
     """The hosts that each rule excluded, in the order in which the rules were applied.
 
     Args:
-        rules: all that may exclude hosts.
-        cluster_of_host: the position of each host's cluster; hosts are named by their position, too.
+        rules: all rules that may exclude hosts.
+        cluster_of_host: the position of each host's cluster. Hosts are identified by their positions, too.
     """
 
     def __init__(self, rules: Sequence[Rule], cluster_of_host: Ints) -> None:
@@ -51,13 +51,13 @@ class HostFilter:
         return None if number == 0 else self._rules[number - 1].reason
 
     def excluded_by(self, *rules: Rule) -> Flags:
-        """Return the hosts that one of these rules excluded."""
+        """Return which hosts were excluded by one of these rules."""
         return np.isin(self._excluded_by, [at for at, rule in enumerate(self._rules, start=1) if rule in rules])
 
     def excluded(self) -> dict[str, int]:
-        """Return how many hosts were excluded by each reason, in the rules' order.
+        """Return how many hosts were excluded by each reason, in the order of the rules.
 
-        Reasons without any are absent.
+        Reasons that excluded no host are omitted.
         """
         counts = np.bincount(self._excluded_by, minlength=len(self._rules) + 1).tolist()
         return {rule.reason: count for rule, count in zip(self._rules, counts[1:], strict=True) if count}

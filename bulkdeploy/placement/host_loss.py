@@ -1,13 +1,13 @@
-"""The check whether any one host of a zone may be lost.
+"""The check whether any one host of a zone may be lost (N+1).
 
-Would its VMs find capacity on the other hosts of its cluster? (N+1).
-
-This is what is called N+1. A lost host's VMs are looked at by their sizes and host tags alone, and in their own
-cluster alone, as their volumes may not be reached from another; they are started like any others, so thresholds of
-their cluster hold. Who else is on a host, affinity groups, dedications and storage are not looked at.
+The VMs of the lost host must find capacity on the other hosts of its cluster. Only their sizes and host tags are
+compared, and only their own cluster is used, because their volumes may not be accessible from another cluster. They
+are started like other VMs, so the thresholds of their cluster apply. Other accounts' VMs on a host, affinity
+groups, dedications and storage are ignored.
 
 An evacuation plans the VMs of a lost host in the same orders (``restart_orders``) and with the same planner
-(``packed_restart``), so VMs that find room here find room there, unless one of the other rules excludes a host.
+(``packed_restart``). Therefore VMs that fit in this check fit in an evacuation, unless one of the other rules
+excludes a host.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,7 +33,7 @@ class HeldVms:
     count: Ints
 
     def plus(self, request: PlacementRequest, made: Plan) -> "HeldVms":
-        """Return these VMs and those of a plan."""
+        """Return these VMs together with the VMs of a plan."""
         host_ids, vms = np.unique(made.host_ids, return_counts=True)
         return HeldVms(
             (*self.kinds, request),
@@ -67,7 +67,7 @@ def host_not_to_lose(snapshot: ZoneSnapshot, held: HeldVms, catalog: PlacementCa
 
 
 def _by_cluster(cluster: Ints) -> Iterator[Ints]:
-    """Return the positions of each cluster's hosts."""
+    """Yield, for each cluster with hosts, the positions of its hosts."""
     order = np.argsort(cluster, kind="stable")
     return iter(np.split(order, np.flatnonzero(np.diff(cluster[order])) + 1)) if len(order) else iter(())
 
@@ -126,12 +126,12 @@ def without_host(snapshot: ZoneSnapshot, host_id: int) -> ZoneSnapshot:
 def restart_orders(
     snapshot: ZoneSnapshot, host_id: int, vms: Sequence[PlacementRequest]
 ) -> Iterator[tuple[int, ...]]:
-    """Return the orders in which to plan the VMs of a lost host, as positions in ``vms``.
+    """Yield the orders in which to plan the VMs of a lost host, as positions in ``vms``.
 
     These are the orders that ``host_not_to_lose`` tries. VMs of one size follow each other.
 
     Args:
-        snapshot: the zone; whether the host is up there does not matter.
+        snapshot: the zone. The state of the lost host does not matter.
         host_id: the lost host.
         vms: a request for each VM.
     """
@@ -150,7 +150,7 @@ def packed_restart(request: PlacementRequest, cluster_id: int) -> PlacementReque
 
 
 def _size(vm: PlacementRequest) -> tuple[object, ...]:
-    """Return a key that sorts VMs by size and is equal only for VMs that this module plans alike."""
+    """Return a key that sorts VMs by size. It is equal only for VMs that this module plans in the same way."""
     cpu_mhz = vm.cpu_number * vm.cpu_mhz
     return (-vm.memory_mib, -cpu_mhz, vm.cpu_number, vm.cpu_mhz, vm.hypervisor, sorted(vm.host_tags))
 

@@ -1,11 +1,11 @@
 """The choice of hosts inside a cluster (``vm.allocation.algorithm``, cloudstack-protocol.md 6.2).
 
-``random``: any host with room, all equally likely. ``firstfit``: hosts by id, each filled.
-``userdispersing``: the host with the fewest of the owner's VMs. ``firstfitleastconsumed``: the host with
-the least share of CPU in use. ``leastused`` (not CloudStack's): the host where the shares of CPU and of memory in
-use are least, added up. A cluster lies in one pod, so ``userconcentratedpod_random`` and
-``userconcentratedpod_firstfit`` differ from ``random`` and ``firstfit`` only in the order of pods, which
-strategies decide. Non-strict affinity comes before the algorithm, which then settles equal preference.
+``random``: any host with free capacity, with equal probability. ``firstfit``: hosts by id, each filled before the
+next. ``userdispersing``: the host with the fewest VMs of the owner. ``firstfitleastconsumed``: the host with the
+lowest share of CPU in use. ``leastused`` (not in CloudStack): the host with the lowest sum of the shares of CPU and
+of memory in use. A cluster is in one pod, so ``userconcentratedpod_random`` and ``userconcentratedpod_firstfit``
+differ from ``random`` and ``firstfit`` only in the order of pods, which strategies determine. Non-strict affinity
+comes before the algorithm, which then decides between equally preferred hosts.
 """
 
 from collections.abc import Callable, Mapping
@@ -30,7 +30,7 @@ PREFERENCE = {AffinityType.NON_STRICT_HOST_AFFINITY: 1, AffinityType.NON_STRICT_
 
 @dataclass(frozen=True, slots=True)
 class CandidateHosts:
-    """The hosts to choose from, sorted by cluster and id: positions in the columns, cluster, capacity in VMs.
+    """The hosts from which to choose, sorted by cluster and id: positions in the columns, cluster, capacity in VMs.
 
     Clusters are numbered 0, 1, ... without gaps.
     """
@@ -58,17 +58,17 @@ class _Task:
         return np.random.Generator(np.random.PCG64(self.request.seed))  # as default_rng makes it, but sooner
 
     def cpu_shares(self) -> Ints:
-        """Return each candidate's CPU in use, in SHARES."""
+        """Return the share of CPU in use of each candidate, as a whole number of parts of SHARES."""
         at = self.candidates.at
         return self.hosts.cpu_used[at] * SHARES // np.maximum(self.hosts.cpu_limit[at], 1)
 
     def memory_shares(self) -> Ints:
-        """Return each candidate's memory in use, in SHARES."""
+        """Return the share of memory in use of each candidate, as a whole number of parts of SHARES."""
         at = self.candidates.at
         return self.hosts.memory_used[at] * SHARES // np.maximum(self.hosts.memory_limit[at], 1)
 
     def levelled(self, start: Ints, step: Ints | int) -> Ints:
-        """Return the shares if each VM goes to the candidate with the lowest level.
+        """Return the number of VMs per candidate if each VM goes to the candidate with the lowest level.
 
         Each VM raises the level of its candidate by ``step``.
         """
@@ -80,12 +80,13 @@ _Choice: TypeAlias = Callable[[_Task], Ints]
 
 @dataclass(frozen=True, slots=True)
 class HostAlgorithm:
-    """An algorithm of ``vm.allocation.algorithm``.
+    """An algorithm that distributes VMs over the hosts of a cluster (a value of ``vm.allocation.algorithm``).
 
     Attributes:
-        share: how many VMs each candidate gets.
-        order: keys that sort candidates before any VM is placed, for those that an affinity group prefers alike.
-        needs_owner_vms: whether it reads how many VMs the owner has on each host.
+        share: returns the number of VMs for each candidate.
+        order: returns keys that sort the candidates before any VM is placed. They decide between candidates that an
+            affinity group prefers equally.
+        needs_owner_vms: whether the algorithm reads the number of the owner's VMs on each host.
     """
 
     share: _Choice

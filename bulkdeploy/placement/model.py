@@ -1,8 +1,8 @@
 """The input and the output of placement: a zone as columns, a request, a plan (one file: one model).
 
-All arrays are numpy; hosts refer to clusters, and pools to clusters and hosts, by POSITION in the
-columns (-1: none). Units: MHz, MiB, bytes. Nothing here does I/O; ``store.ledger.snapshot`` fills a
-``ZoneSnapshot``, ``scheduling`` writes a ``Plan`` into the ledger.
+All arrays are numpy arrays. Hosts refer to clusters, and pools to clusters and hosts, by POSITION in the columns
+(-1: none). Units: MHz, MiB, bytes. This module has no I/O. ``store.ledger.snapshot`` creates a ``ZoneSnapshot``,
+and ``scheduling`` writes a ``Plan`` into the ledger.
 """
 
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
@@ -106,7 +106,7 @@ class ClusterUse:
 
 @dataclass(frozen=True, slots=True)
 class NewVms:
-    """Alike VMs: the positions of their hosts and clusters, the size of one VM, and the storage used per pool."""
+    """The effect of equal new VMs: the number per host and cluster, the bytes per pool, and the size of one VM."""
 
     on_host: Ints
     in_cluster: Ints
@@ -130,9 +130,9 @@ class ZoneSnapshot:
     lasting: dict[Hashable, Any] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def once(self, name: Hashable, work_out: Callable[[], T]) -> T:
-        """Return the result of ``work_out``, computed at the first call.
+        """Return the result of ``work_out``, which is computed at the first call and then cached under ``name``.
 
-        It must not depend on the VMs in the zone.
+        The result must not depend on the VMs in the zone.
         """
         if name not in self.lasting:
             self.lasting[name] = work_out()
@@ -140,7 +140,7 @@ class ZoneSnapshot:
         return found
 
     def with_vms(self, vms: "NewVms") -> "ZoneSnapshot":
-        """Return the zone with more VMs, all of its owner's, on live hosts."""
+        """Return the zone with additional VMs of the snapshot's owner. Their hosts must be up and enabled."""
         clusters, hosts, pools = self.clusters, self.hosts, self.pools
         use, on_host, in_cluster = self.cluster_use, vms.on_host, vms.in_cluster
         filled = ZoneSnapshot(
@@ -190,7 +190,7 @@ class ZoneSnapshot:
 
     @cached_property
     def cluster_use(self) -> ClusterUse:
-        """The live hosts of each cluster added up, in the order of the clusters' columns."""
+        """The summed limit and use of each cluster's hosts that are up and enabled, in the order of clusters."""
         hosts = self.hosts
         live = hosts.up & hosts.enabled
         columns = (hosts.cpu_limit, hosts.cpu_used, hosts.memory_limit, hosts.memory_used)
@@ -213,7 +213,7 @@ def total(member_of: Ints, amounts: Ints, groups: int) -> Ints:
 
 @dataclass(frozen=True, slots=True)
 class Disk:
-    """A volume that each VM needs: bytes, storage type and the tags its pool must carry."""
+    """A volume that each VM needs: its size, its storage type and the tags that its pool must have."""
 
     size_bytes: int
     storage_type: StorageType
@@ -222,7 +222,7 @@ class Disk:
 
 @dataclass(frozen=True, slots=True)
 class Affinity:
-    """An affinity group that the batch belongs to, and how many of its VMs each host (by id) has."""
+    """An affinity group to which the batch belongs, and the number of its VMs on each host (by id)."""
 
     kind: AffinityType
     vms_by_host: Mapping[int, int]
@@ -275,7 +275,7 @@ class PlacementRequest:
 
 
 class ClusterSpread(NamedTuple):
-    """The effect of a plan on one cluster: the owner's VMs before, how many more fit, and how many it gets."""
+    """The effect of a plan on one cluster: the owner's VMs before, the capacity, and the number of added VMs."""
 
     cluster_id: int
     pod_id: int
@@ -340,7 +340,7 @@ class Plan:
         return self.count_excluded()
 
     def of(self, vms: Ints) -> "Plan":
-        """Return the places of some of the VMs, by their numbers."""
+        """Return the plan for some of its VMs, given by their numbers."""
         return replace(
             self,
             host_ids=self.host_ids[vms],

@@ -1,8 +1,8 @@
 """The planner, which computes a plan from a snapshot and a request. It has no I/O and reads no clock.
 
-The steps: exclude hosts and count what the others hold (``capacity``), share the VMs among clusters
-(``strategies``), then inside each cluster among hosts (``hosts``) and pools (``pool_choice``), and put
-them in job order. Nothing depends on the order in which the snapshot lists clusters, hosts and pools.
+The steps are: exclude hosts and count the VMs that the others can take (``capacity``), divide the VMs among
+clusters (``strategies``), then inside each cluster among hosts (``hosts``) and pools (``pool_choice``), and arrange
+them in job order. The result does not depend on the order in which the snapshot lists clusters, hosts and pools.
 """
 
 from collections.abc import Mapping, Sequence
@@ -31,7 +31,7 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
     VMs. First fit orders the clusters again for each plan.
 
     Raises:
-        PlannerNotInstalled: the request names a planner that is not there.
+        PlannerNotInstalled: the request names a planner that is not installed.
     """
     found = measure_capacity(snapshot, request, catalog)
     opened = (found.alone > 0).nonzero()[0]
@@ -80,7 +80,10 @@ def _excluded_after(
 def _share(
     filling: Filling, clusters: OpenClusters, found: Capacity, opened: Ints, count: int
 ) -> tuple[int, Ints, Sequence[Grant]]:
-    """Return the capacity of the open clusters, each cluster's share of the VMs, and its zone-wide pools."""
+    """Divide ``count`` VMs among the open clusters.
+
+    Returns the total capacity of these clusters, the number of VMs per cluster, and the used zone-wide pools.
+    """
     zone = found.shared.zone_storage(opened, clusters.capacity) if found.shared else None
     if zone is None or not zone.spills:
         return (
@@ -95,7 +98,7 @@ def _share(
 def _places(
     snapshot: ZoneSnapshot, request: PlacementRequest, found: Capacity, added: Ints, grants: Sequence[Grant]
 ) -> tuple[Ints, Ints]:
-    """Return positions of the hosts in job order, and the ids of the pools: a line per VM, a column per disk."""
+    """Return positions of the VMs' hosts in job order, and their pools' ids: a row per VM, a column per disk."""
     used = added.nonzero()[0]
     candidates = found.candidates
     near = added[candidates.cluster] > 0

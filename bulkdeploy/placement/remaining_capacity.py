@@ -1,8 +1,7 @@
-"""The number of further VMs that fit, their places, and the reasons that limit them.
+"""The number of further VMs that fit, their hosts, and the reasons that limit their number.
 
-By the planner itself, which would place just these.
-
-There is no other count of what fits than the planner's own: as many are planned as it says it has room for.
+The planner itself computes them: as many VMs are planned as it reports capacity for. There is no other count of the
+VMs that fit.
 """
 
 from bisect import bisect_left
@@ -52,13 +51,13 @@ def fill_up(
     most: int | None = None,
     held: HeldVms | None = None,
 ) -> Filled:
-    """Place as many VMs of the request as fit, whatever its count is, but at most ``most``.
+    """Plan as many VMs of the request as fit, but at most ``most``. The count of the request is ignored.
 
     ``held`` has the VMs on hosts. If it is given, only as many VMs are placed as leave capacity for the loss of any
     single host. Their number is found by bisection, because fewer VMs leave more capacity.
 
     Raises:
-        PlannerNotInstalled: the request names a planner that is not there.
+        PlannerNotInstalled: the request names a planner that is not installed.
     """
     capacity = plan(snapshot, replace(request, count=0), catalog).capacity
     count = capacity if most is None else min(capacity, most)
@@ -129,9 +128,9 @@ def _ended_by(
     following: PlacementRequest,
     catalog: PlacementCatalog,
 ) -> dict[str, int]:
-    """Return why hosts that had capacity take no more VMs.
+    """Count the hosts that had capacity and now accept no more VMs, by reason.
 
-    If no host had capacity, the reasons for that are returned.
+    If no host had capacity before, all hosts are counted by the reason.
     """
     found = measure_capacity(before, request, catalog)
     open_before = found.candidates.at[found.of_candidates() > 0]

@@ -1,7 +1,7 @@
-"""The form of placement rules: the hosts or clusters that a rule excludes or limits, and the reason.
+"""The declaration of placement rules: the hosts or clusters that a rule excludes or limits, and the reason.
 
-A rule is one file in ``placement/rules`` with its ``RULE``; nothing else names it. A strategy may bring rules
-of its own.
+A rule is one file in ``placement/rules`` with its ``RULE``; no other module names it. A strategy may declare
+further rules.
 """
 
 from collections.abc import Callable
@@ -24,16 +24,18 @@ class Rule:
     """A placement rule with up to four functions. A rule without a function is applied by the planner itself.
 
     Attributes:
-        reason: its code, in plans and answers.
-        text: what the code means, said of the host.
+        reason: the code of the rule in plans and responses.
+        text: the meaning of the code, as a statement about the excluded host.
         remedy: what an operator can do about it.
-        order: rules apply by it, lowest first; a host counts as excluded by the first that excludes it. What bounds
-            clusters applies after all that is said of hosts, and after storage.
-        purposes: what it holds for.
-        lasting: what it excludes depends neither on sizes, counts and groups of the VMs that are asked for nor on
-            those that are there: a batch of many sizes asks it once. One with ``host_capacity`` is asked each time.
-        excludes_hosts, excludes_clusters: what takes no VM at all.
-        host_capacity, cluster_capacity: how many VMs each takes; without any it is excluded.
+        order: the position in the order of rules, lowest first. A host counts as excluded by the first rule that
+            excludes it. Limits of clusters apply after all rules about hosts, and after storage.
+        purposes: the purposes of placements for which the rule applies.
+        lasting: whether the excluded hosts do not depend on the sizes, counts and groups of the requested VMs, nor
+            on existing VMs. Then the rule is evaluated once for a batch of many sizes, unless it has
+            ``host_capacity``.
+        excludes_hosts, excludes_clusters: return the hosts or clusters that accept no VM at all.
+        host_capacity, cluster_capacity: return the number of VMs that each host or cluster accepts; with 0 it is
+        excluded.
     """
 
     reason: str

@@ -20,9 +20,9 @@ class Places:
 
 @dataclass(frozen=True, slots=True)
 class Lacking:
-    """A host, cluster or pool (``noun``), by id, that takes fewer VMs or disks than the plan needs.
+    """A host, cluster or pool (``noun``), by id, with less capacity for VMs or disks than the plan needs.
 
-    ``reason`` is that of the rule that excludes a host completely.
+    ``reason`` is the reason of the rule that excludes a host completely, or None.
     """
 
     noun: str
@@ -35,10 +35,10 @@ class Lacking:
 def stands(
     snapshot: ZoneSnapshot, request: PlacementRequest, places: Places, catalog: PlacementCatalog
 ) -> Plan | list[Lacking]:
-    """Return the plan with the given places, or the list of all obstacles that prevent its claim now.
+    """Return the plan with the given hosts and pools, or the list of all obstacles that prevent its claim now.
 
     Raises:
-        PlannerNotInstalled: the request names a planner that is not there.
+        PlannerNotInstalled: the request names a planner that is not installed.
     """
     found = measure_capacity(snapshot, request, catalog)
     hosts, clusters = snapshot.hosts, snapshot.clusters
@@ -81,7 +81,7 @@ def stands(
 
 
 def _in_pools(snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan) -> list[Lacking]:
-    """Return the pools that its disks no longer fit in, in bytes."""
+    """Return the pools in which the plan's disks no longer fit, with the needed and the free bytes."""
     pools = snapshot.pools
     used = np.unique(made.pool_ids[made.pool_ids >= 0])
     gone = used[~np.isin(used, pools.id[pools.up])]

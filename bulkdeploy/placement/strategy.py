@@ -1,7 +1,7 @@
-"""The form of strategies, which decide how many VMs of a batch each cluster gets.
+"""The declaration of strategies, which determine how many VMs of a batch each cluster gets.
 
 A strategy is one file in ``placement/strategies`` with its ``STRATEGY``, or an object of another distribution in
-the entry point group ``bulkdeploy.strategies``; nothing else names it.
+the entry point group ``bulkdeploy.strategies``. No other module names it.
 """
 
 from dataclasses import dataclass
@@ -45,7 +45,7 @@ class OpenClusters:
 
     @cached_property
     def cpu_share(self) -> Floats:
-        """The share of CPU in use of each."""
+        """The share of CPU in use of each cluster."""
         use = self.zone.cluster_use
         return use.cpu_used[self.at] / np.maximum(use.cpu_limit[self.at], 1)
 
@@ -56,7 +56,7 @@ class OpenClusters:
 
     @cached_property
     def pod_owner_vms(self) -> Ints:
-        """The owner's VMs in each pod."""
+        """The number of the owner's VMs in each pod."""
         return self._of_pods(self.zone.clusters.owner_vms)
 
     @cached_property
@@ -81,7 +81,7 @@ class OpenClusters:
 
 
 class Filling(Protocol):
-    """The continuation of a strategy from any point of a batch."""
+    """A function that distributes further VMs of a batch over clusters, starting at any point of the batch."""
 
     def __call__(self, taken: Ints, capacity: Ints, count: int) -> Ints:
         """Return the number of VMs per open cluster out of the next ``count`` VMs: as many as fit.
@@ -92,7 +92,7 @@ class Filling(Protocol):
 
 
 class MakesFilling(Protocol):
-    """Begins a batch."""
+    """A function that prepares the distribution of a batch over clusters."""
 
     def __call__(self, clusters: OpenClusters, *, pods_first: bool) -> Filling:
         """Return the function that distributes VMs over these clusters.
@@ -103,15 +103,15 @@ class MakesFilling(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Strategy:
-    """A strategy.
+    """A strategy, which determines how many VMs of a batch each cluster gets.
 
     Attributes:
-        planners: the names by which offerings, calls and settings choose it, as CloudStack has them.
-        description: how it fills, in a few words.
-        filling: decides.
-        order: where its planners stand in lists, lowest first.
-        rules: hold wherever one of its planners is chosen.
-        needs_owner_vms: whether a rule reads how many VMs the owner has on each host.
+        planners: the planner names by which offerings, calls and settings select the strategy, as in CloudStack.
+        description: a short description of the order in which clusters are filled.
+        filling: creates the function that distributes VMs over clusters.
+        order: the position of its planners in lists, lowest first.
+        rules: additional rules for requests with one of its planners.
+        needs_owner_vms: whether one of these rules reads the number of the owner's VMs on each host.
     """
 
     planners: tuple[str, ...]
@@ -123,7 +123,7 @@ class Strategy:
 
 
 def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
-    """Return a filling that uses the marked clusters only for VMs that do not fit into the other clusters.
+    """Return a function that uses the marked clusters only for VMs that do not fit into the other clusters.
 
     Repeated calls stay consistent, because all other clusters are full before a marked cluster gets a VM.
     """
@@ -141,7 +141,7 @@ def preferred_first(filling: Filling, last_resort: Flags) -> Filling:
 
 
 def one_after_the_other(order: Ints) -> Filling:
-    """Return a filling that fills each cluster before the next one, in the given order of positions."""
+    """Return a function that fills each cluster before the next one, in the given order of positions."""
     one_segment = np.zeros(len(order), dtype=np.int64)
 
     def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
@@ -153,7 +153,7 @@ def one_after_the_other(order: Ints) -> Filling:
 
 
 def least_used_first(clusters: OpenClusters, *, pods_first: bool) -> Filling:
-    """Fill clusters in ascending order of their CPU usage as a share of their capacity.
+    """Return a function that fills clusters in ascending order of their CPU usage as a share of their capacity.
 
     With ``pods_first``, pods are ordered by their usage first. Equal shares are ordered by id.
     """

@@ -32,11 +32,11 @@ class Work(Protocol):
 
     @property
     def name(self) -> str:
-        """The name of the instance that the job works on."""
+        """The name of the instance of the job, such as a VM."""
 
     @property
     def label(self) -> str:
-        """The instance, as failures name it: ``VM v-1``."""
+        """The type and name of the instance for error messages, such as ``VM v-1``."""
 
     @property
     def names(self) -> dict[str, str]:
@@ -45,19 +45,19 @@ class Work(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class PlaceWork:
-    """A job of a host or a zone."""
+    """The work of a job of a host or a zone: the leased job and the name of the host or zone."""
 
     job: LeasedJob
     name: str
 
     @property
     def label(self) -> str:
-        """The type and name of the instance, for messages."""
+        """The type and name of the instance for error messages, such as ``host h-1``."""
         return f"{self.job.instance_type} {self.name}"
 
     @property
     def names(self) -> dict[str, str]:
-        """The attributes that log lines of this job carry: the job's uuid and the instance's name."""
+        """The fields of this job's log lines: the job's uuid and the instance's name."""
         return {"job": str(self.job.uuid), self.job.instance_type.lower(): self.name}
 
 
@@ -86,7 +86,7 @@ class Assignment:
 
     @property
     def fence(self) -> int:
-        """The fencing number of this try, which drivers compare to reject calls of outdated workers.
+        """The fence of this attempt, which drivers compare to reject calls of outdated workers.
 
         The number grows with every lease of a job, and from one job of a VM to the next. The jobs of a VM run one
         after the other in the order of their ids.

@@ -11,9 +11,9 @@ from bulkdeploy.store.jobs.jobs import NewJob, insert_jobs
 
 
 def planned_host(params: Mapping[str, Any], vm_id: int, name: str) -> dict[str, int]:
-    """Return the parameter ``name`` that pins a VM's job to the host that the applied plan assigns to the VM.
+    """Return the job parameter ``name`` with the host that the applied plan assigns to the VM.
 
-    Returns an empty dict if the plan assigns no host to the VM.
+    Returns an empty dict if no plan is applied, or if the plan assigns no host to the VM.
     """
     return next(({name: host} for vm, host, _ in params.get(PLANNED, ()) if vm == vm_id), {})
 

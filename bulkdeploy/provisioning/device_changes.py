@@ -1,11 +1,12 @@
 """Changes of the devices of a running VM, in its rows and in its guest, which survive the death of a process.
 
-A device that a VM gets is in its rows before its guest has it, and one that it loses stays there until its guest
-has lost it: no other VM gets it meanwhile. A change that fails is undone by asking for the opposite; while that
-gets no answer the job waits. Where it cannot be undone in time the device stays the VM's by its rows: the audit
-names the guest that is otherwise, and the next change of the VM's devices, or its next start, makes it so.
+A new device is written into the VM's rows before its guest gets the device. A device that is removed stays in the
+rows until the guest has lost it, so that no other VM gets it meanwhile. A failed change is undone by requesting the
+opposite change; while the hypervisor does not answer, the job waits. If the change cannot be undone in time, the
+device remains in the VM's rows. The audit then reports that the guest differs, and the next change of the VM's
+devices, or its next start, corrects the guest.
 
-A VM that was stopped before its job began has rows only.
+For a VM that was stopped before its job began, only rows change.
 """
 
 from abc import abstractmethod
@@ -86,7 +87,10 @@ class DeviceChange(VmSteps):
     """The shared steps of kinds that attach and detach devices."""
 
     def _request(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
-        """Request the change from the driver, unless an earlier try failed and only has to be undone."""
+        """Request the change from the driver and return its error, or return the failure of an earlier attempt.
+
+        After an earlier failure, the change is only undone.
+        """
         return noted_failure(work, "devices", work.host) or self._change_guest(work, wanted)
 
     def _change_guest(self, work: Assignment, wanted: GuestSpec) -> DriverError | None:
@@ -106,15 +110,15 @@ class DeviceChange(VmSteps):
         """Write ``key`` and ``value`` into the job's progress, and return the VM's current assignment.
 
         Raises:
-            LeaseLost: nothing may be written.
+            LeaseLost: another worker has the job. The transaction must be rolled back.
         """
         job = note(connection, work.job, {**work.job.progress, key: value}, self.tools.lease_seconds)
         return read_assignment(connection, job)
 
     def _refused(self, work: Assignment, refusal: BulkDeployError) -> Failed:
-        """Return the failure of a change that violates a rule by now.
+        """Return the failure of a change that now violates a rule.
 
-        Errors that are not rejections are raised again.
+        Errors that are not in REFUSALS are raised again.
         """
         for kind, code in REFUSALS.items():
             if isinstance(refusal, kind):
@@ -123,7 +127,7 @@ class DeviceChange(VmSteps):
 
 
 class GiveDevice(DeviceChange):
-    """Steps of a kind that gives a VM a device: rows first, then the guest."""
+    """The steps of a job kind that adds a device to a VM: first in the rows, then in the guest."""
 
     @abstractmethod
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
@@ -132,7 +136,7 @@ class GiveDevice(DeviceChange):
         The result contains the uuid of the device under the key DEVICE.
 
         Raises:
-            BulkDeployError: one of REFUSALS.
+            BulkDeployError: an error of the classes in REFUSALS, if a rule forbids the change.
         """
 
     def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
@@ -149,7 +153,7 @@ class GiveDevice(DeviceChange):
         return None
 
     def before(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
-        """Return the guest as it was before ``claim``."""
+        """Return the guest's specification without the new device, for undoing the change."""
         return without(work.guest, UUID(claimed[DEVICE]))
 
     @abstractmethod
@@ -191,7 +195,7 @@ class GiveDevice(DeviceChange):
 
 
 class TakeDevice(DeviceChange):
-    """Steps of a kind that takes a device from a VM: the guest first, then rows."""
+    """The steps of a job kind that removes a device from a VM: first from the guest, then from the rows."""
 
     @abstractmethod
     def device(self, work: Assignment) -> UUID:
@@ -199,10 +203,10 @@ class TakeDevice(DeviceChange):
 
     @abstractmethod
     def check(self, connection: Connection, work: Assignment) -> None:
-        """Check that the VM has the device and may lose it.
+        """Check that the VM has the device and that the device may be removed.
 
         Raises:
-            BulkDeployError: one of REFUSALS.
+            BulkDeployError: an error of the classes in REFUSALS, if a rule forbids the change.
         """
 
     @abstractmethod
@@ -210,7 +214,7 @@ class TakeDevice(DeviceChange):
         """Remove the device from the VM's rows.
 
         Raises:
-            BulkDeployError: as ``check``.
+            BulkDeployError: under the same conditions as ``check``.
         """
 
     @override
@@ -228,7 +232,7 @@ class TakeDevice(DeviceChange):
         return Succeeded(AS_ROWS_SAY if work.state is VmState.RUNNING else UNCHANGED)
 
     def _unplug(self, work: Assignment) -> Outcome | None:
-        """Take the device from the guest; an outcome where that failed."""
+        """Remove the device from the guest. Return None, or the outcome of the job if that failed."""
         failure = self._request(work, without(work.guest, self.device(work)))
         if failure is None:
             return None

@@ -23,9 +23,10 @@ class DriverBatches:
 
     Args:
         driver: the driver.
-        timeout_s: how long one call may take, in seconds.
-        patience_s: how long a batch that is being sent keeps the next one waiting, in seconds, beside gathering.
-        gather: passes the time in which calls gather, in seconds (``BatchDriver.gathering_s``).
+        timeout_s: the timeout of one call in seconds.
+        patience_s: the seconds after which the next batch is sent although an earlier one has not ended, without
+            the gathering time.
+        gather: sleeps while calls are collected; gets the seconds (``BatchDriver.gathering_s``).
     """
 
     def __init__(
@@ -45,14 +46,14 @@ class DriverBatches:
         )
 
     def waiting(self) -> int:
-        """Return the number of calls that have gathered and are not being sent yet."""
+        """Return the number of calls that wait to be sent."""
         return self._requests.waiting
 
     def make(self, call: GuestCall) -> None:
-        """Make one call as part of a batch, and return when this call has ended.
+        """Send one call as part of a batch, and wait until this call has ended.
 
         Raises:
-            DriverError: it failed, it alone; or whatever the driver raised for it.
+            DriverError: this call failed. Other errors that the driver raised for the call are raised as well.
         """
         try:
             answer = self._requests.run(call)

@@ -1,7 +1,7 @@
-"""The shared steps of kinds that expunge a VM: guest and volumes are removed, then all claims are released.
+"""The shared steps of kinds that expunge a VM: guest and volumes are deleted, then all claims are released.
 
-Expunging insists: a hypervisor that does not answer is asked again until ``job.cancel.threshold.minutes`` are
-over; then the job fails, the VM stays Expunging with its claims, and the sweeper makes a new job.
+If the hypervisor does not answer, the job is repeated until ``job.cancel.threshold.minutes`` have passed. Then the
+job fails, the VM stays Expunging with its claims, and the sweeper creates a new job.
 """
 
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
@@ -23,7 +23,7 @@ def expunge(calls: DriverCalls, work: Assignment) -> Outcome:
     If the driver fails transiently and the job still has time, the job pauses and tries again.
 
     Raises:
-        LeaseLost: see DriverCalls.
+        LeaseLost: another worker has the job.
     """
     failure = calls.remove(work, with_volumes=True)
     if failure is None:

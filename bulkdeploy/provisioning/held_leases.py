@@ -21,13 +21,13 @@ RENEWALS_PER_LEASE = 3
 
 
 def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
-    """Renew the job's lease before the job undoes anything.
+    """Renew the job's lease before the job undoes a change.
 
-    A worker that has lost its lease must not undo the work of the next worker. Hypervisors that compare fencing
-    numbers reject such calls as well, but not all hypervisors do.
+    A worker that has lost its lease must not undo the work of the next worker. Hypervisors that compare fences
+    reject such calls as well, but not all hypervisors do.
 
     Raises:
-        LeaseLost: another worker holds the job.
+        LeaseLost: another worker has the job.
     """
     renew = partial(renew_leases, fences={job.id: job.fence}, lease_seconds=lease_seconds)
     if not run_transaction(engine, renew, Failpoint.KEEP_COMMIT):
@@ -35,12 +35,12 @@ def keep_lease(engine: Engine, job: LeasedJob, lease_seconds: float) -> None:
 
 
 class HeldLeases:
-    """Leases from when they were taken until their job was completed. Safe to share between threads.
+    """The leases of this process, which a thread renews until the jobs are completed. It is thread-safe.
 
     Args:
-        engine: where leases are renewed.
-        lease_seconds: how long a lease holds without renewal; each is renewed after a third of it.
-        clock: seconds that only grow.
+        engine: the database.
+        lease_seconds: the duration of a lease in seconds; each lease is renewed after a third of it.
+        clock: returns seconds that never decrease.
     """
 
     def __init__(
@@ -56,14 +56,14 @@ class HeldLeases:
         self._thread.start()
 
     def add(self, job: LeasedJob) -> None:
-        """Add a lease that was just taken."""
+        """Add a lease that was just acquired."""
         with self._lock:
             self._held[job.id] = (job, self._clock())
             if job.runs_alone:
                 self._quarantined.add(job.id)
 
     def discard(self, job: LeasedJob) -> None:
-        """Forget a lease that is not needed any more. A newer lease of the same job is kept."""
+        """Remove a lease, so that it is not renewed any more. A newer lease of the same job is kept."""
         with self._lock:
             held = self._held.get(job.id)
             if held is not None and held[0].fence == job.fence:
@@ -71,7 +71,7 @@ class HeldLeases:
                 self._quarantined.discard(job.id)
 
     def quarantined(self) -> int:
-        """Return how many of the held leases are of jobs that run their last time (``job_leases.DriverLimits``)."""
+        """Return how many leases are of jobs whose next crash is their last (``job_leases.DriverLimits``)."""
         with self._lock:
             return len(self._quarantined)
 

@@ -20,14 +20,14 @@ DRIVE, ISO = "drive", "iso"
 
 
 class ChangeDrive(GiveDevice):
-    """The steps of job kinds that insert an ISO into a VM's drive or eject it."""
+    """The steps of job kinds that insert an ISO into a VM's drive or eject an ISO."""
 
     @abstractmethod
     def change(self, connection: Connection, work: Assignment) -> int | None:
         """Write the ISO that the drive contains from now on into the VM's row, and return the previous value.
 
         Raises:
-            BulkDeployError: one of REFUSALS.
+            BulkDeployError: an error of the classes in REFUSALS, if a rule forbids the change.
         """
 
     @override

@@ -1,7 +1,7 @@
 """The declaration of a kind of job: its properties and its steps.
 
-A kind is one file in ``provisioning/kinds``. Workers, sweepers, services and the events of jobs read what they need
-of it there, and nowhere else is any of it written again.
+Each kind is declared in one file in ``provisioning/kinds``. Workers, sweepers, services and events read the
+properties of a kind only from its declaration.
 """
 
 from abc import ABC, abstractmethod
@@ -33,11 +33,11 @@ once, nor take all its database connections for it."""
 
 
 class JobResult(StrEnum):
-    """The content of ``jobresult`` of a successful job. The value is the key under which the content is shown.
+    """The content of the response field ``jobresult`` of a successful job. The value is the key of the content.
 
-    VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE show the objects that the job's params name as ``volume_id``,
-    ``snapshot_id`` and ``template_id``. If the object is deleted by then, the result is a plain success. BALANCE
-    and HOST_MIGRATION show what the job itself has done. CUSTOM_ACTION and OUT_OF_BAND_MANAGEMENT show
+    VOLUME, VM_SNAPSHOT, SNAPSHOT and TEMPLATE show the objects that the job's parameters name as ``volume_id``,
+    ``snapshot_id`` and ``template_id``. If the object has been deleted, the result is a plain success. BALANCE and
+    HOST_MIGRATION show what the job itself has done. CUSTOM_ACTION and OUT_OF_BAND_MANAGEMENT show
     ``Succeeded.shown``.
     """
 
@@ -67,14 +67,14 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class StepTools:
-    """The objects that steps work with.
+    """The objects that the steps of jobs use.
 
     Attributes:
         engine: the database; transactions of steps are short.
-        calls: the drivers.
-        power: the management controllers of hosts.
-        lease_seconds: how long a transaction prolongs the lease.
-        planning: held while a place is looked for, but not while an allocator program is asked.
+        calls: the calls to drivers.
+        power: the calls to management controllers of hosts.
+        lease_seconds: the number of seconds by which a transaction renews the lease.
+        planning: a semaphore that is acquired while a host is planned, but not while an allocator program runs.
     """
 
     engine: Engine
@@ -85,37 +85,37 @@ class StepTools:
 
 
 class JobSteps(ABC, Generic[W]):
-    """The steps of all jobs of one kind. All threads share one object, which keeps no state of any job.
+    """The steps of all jobs of one kind. All threads share one object, which stores no state of any job.
 
     Args:
         kind: the kind.
-        tools: see StepTools.
+        tools: the objects that the steps use.
     """
 
     def __init__(self, kind: "JobKind", tools: StepTools) -> None:
         self.kind, self.tools = kind, tools
 
     def moves(self, job: LeasedJob) -> bool:
-        """Return whether the VM moves as the kind declares when this job begins."""
+        """Return whether the VM changes to the state ``JobKind.move`` when this job begins."""
         del job
         return True
 
     def at_once(self, work: W) -> Outcome | None:
-        """Return the outcome if the rows that were read with the lease decide it, else None.
+        """Return the outcome if the rows that were read with the lease already determine it.
 
-        After None, ``run`` is called.
+        Returns None if the driver is needed; then ``run`` is called.
         """
         del work
         return None
 
     @abstractmethod
     def run(self, work: W) -> Outcome:
-        """Run the job, resuming where an earlier try stopped, and block until this try ends.
+        """Run the job, resuming where an earlier attempt stopped, and block until this attempt ends.
 
-        Steps that cannot be kept are undone.
+        Changes that must not remain are undone.
 
         Raises:
-            LeaseLost: stop, and write nothing.
+            LeaseLost: another worker has the job. The caller must not write anything.
         """
 
     def failed(
@@ -134,10 +134,10 @@ class JobSteps(ABC, Generic[W]):
 
 
 class VmSteps(JobSteps[Assignment]):
-    """Steps of a kind that works on VMs."""
+    """The base class of the steps of job kinds for VMs."""
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Refuse a VM that is in no state for it by now."""
+        """Return a failure if the VM is now in a state that the kind does not accept, otherwise None."""
         if work.state in self.kind.states_at_run:
             return None
         why = f"it is {work.state.value}; it must be {one_of(self.kind.states)}"
@@ -151,21 +151,21 @@ class JobKind:
     No field has a default, so that the file of each kind declares all of its properties.
 
     Attributes:
-        name: as rows and messages name it: the short name of its Celery task.
-        instance_type: what its jobs work on.
-        command_class: ``cmd`` of its jobs as a root admin's call shows it; clients match it by keyword.
+        name: the name in rows and messages: the short name of the kind's Celery task.
+        instance_type: the type of the instances of its jobs.
+        command_class: the value of ``cmd`` of its jobs for root admins; clients search it by keyword.
         event_type: the type of its events.
-        verb, action, not_done: it in words: "stop", "stopping", "was not stopped".
-        states: those in which it can be asked for, and in which a job of it does something.
-        move: the VM's state while it runs; None: it keeps its own.
-        ability: what its hypervisor must be able to do where the VM runs; None: nothing special.
-        spoils_snapshots: a VM that has snapshots is refused: they are of what it would no longer be.
-        if_abandoned: what is left where a job is given up on that cannot even be cleaned up after, because worker
-            after worker died under it. Only what is certain may be given back.
-        if_never_begun: what is left where no worker ever ran it.
-        result: what its result shows.
-        failpoints: the commits and driver calls on its way and on its way back, besides those of every job.
-        steps: makes its steps.
+        verb, action, not_done: the operation in words, such as "stop", "stopping", "was not stopped".
+        states: the states of an instance in which a job of this kind can be requested and does something.
+        move: the state of the VM while the job runs, or None if the state does not change.
+        ability: the ability that the hypervisor of a running VM must have, or None.
+        spoils_snapshots: whether the job would make snapshots of the VM unusable; a VM with snapshots is rejected.
+        if_abandoned: the final state if the job is given up without clean-up, because several workers died while
+            they ran it. Only resources that are certainly unused may be released.
+        if_never_begun: the final state if no worker ever ran the job.
+        result: the content of the job's result.
+        failpoints: the commits and driver calls of the job and of its clean-up, in addition to those of every job.
+        steps: a function that creates its steps.
     """
 
     name: str
@@ -190,7 +190,7 @@ class JobKind:
 
     @property
     def states_at_run(self) -> frozenset[StrEnum]:
-        """The states that the instance of an accepted job can have when the job runs."""
+        """The states that the instance of an accepted job can be in when the job runs."""
         return self.states if self.move is None else (self.states - self.move.sources) | {self.move.state}
 
     def describe(self, name: str) -> str:
@@ -198,7 +198,7 @@ class JobKind:
         return f"{self.action} {self.instance_type.noun} {name}"
 
     def cmd(self, *, is_root_admin: bool) -> str:
-        """Return the job's ``cmd``: the name of CloudStack's command class for this kind of caller."""
+        """Return the value of the job's field ``cmd`` for a root admin or for another caller."""
         return class_for(self.command_class, is_root_admin=is_root_admin)
 
     def new_job(
@@ -213,7 +213,7 @@ class JobKind:
         parent_id: int | None = None,
         uuid: UUID | None = None,
     ) -> NewJob:
-        """Return a job of this kind for ``insert_jobs``; see ``NewJob``."""
+        """Create the description of a job of this kind, which ``insert_jobs`` accepts."""
         return NewJob(
             kind=self.name,
             cmd=self.cmd(is_root_admin=is_root_admin),

@@ -1,4 +1,4 @@
-"""The outcome of a try of a job: the job's result, and the state of its instance."""
+"""The outcome of an attempt to run a job: the job's result, and the state of its instance."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,12 +36,12 @@ class FinalState:
     """The changes that a finished job writes to the rows of its VM or its host.
 
     Attributes:
-        state: the VM's state from now on; None: it stays what it is.
-        release: gives back what it no longer holds; None: it holds what it held.
-        volumes_ready: its volumes exist now.
-        removed: the VM is removed.
-        deleted_volumes: ids of volumes that are deleted with it.
-        host_state: the host's resource state from now on, unless maintenance was cancelled meanwhile.
+        state: the new state of the VM, or None if it does not change.
+        release: a function that releases claims, or None if all claims are kept.
+        volumes_ready: whether the VM's volumes exist now.
+        removed: whether the VM is marked as removed.
+        deleted_volumes: the ids of volumes that are deleted with the VM.
+        host_state: the new resource state of the host, unless maintenance was cancelled meanwhile.
     """
 
     state: VmState | None = None
@@ -57,7 +57,10 @@ UNCHANGED = FinalState()
 
 @dataclass(frozen=True, slots=True)
 class Succeeded:
-    """The outcome of a successful job. Its kind determines the job result, unless ``shown`` is the result."""
+    """The outcome of a successful job.
+
+    Its kind determines the job result, unless ``shown`` is given as the result.
+    """
 
     final: FinalState
     shown: Mapping[str, Any] | None = None
@@ -78,7 +81,7 @@ class Failed:
 
 @dataclass(frozen=True, slots=True)
 class Paused:
-    """The outcome of a try after which the job continues later, for example because a hypervisor does not answer.
+    """The outcome of an attempt after which the job continues later, for example if a hypervisor does not answer.
 
     ``progress`` is added to the notes of the job. ``made`` are the messages of child jobs, to be sent after the
     commit.
@@ -91,9 +94,9 @@ class Paused:
 
 @dataclass(frozen=True, slots=True)
 class Requeued:
-    """The outcome of a job that was not begun because this process is ending.
+    """The outcome of a job that was not started because this process is ending.
 
-    Another process runs it immediately.
+    Another process runs the job soon.
     """
 
 

@@ -32,9 +32,9 @@ def action_timeout_s(configuration: Configuration, cluster_id: int) -> float:
 
 
 def read_bmc_and_timeout(engine: Engine, host_id: int) -> tuple[Row[Any] | None, float]:
-    """Return the management controller of a host and the timeout of a call to it in seconds.
+    """Return the management controller of a host, and the timeout of a call to the controller in seconds.
 
-    The controller is None if the host uses none.
+    The controller is None if none is configured or if the host does not use its controller.
     """
     with read_only(engine) as connection:
         row = read_used_bmc(connection, host_id)
@@ -42,7 +42,7 @@ def read_bmc_and_timeout(engine: Engine, host_id: int) -> tuple[Row[Any] | None,
 
 
 class PowerCalls:
-    """Calls to controllers. Safe to share between threads.
+    """The calls to management controllers. It is thread-safe.
 
     Args:
         drivers: the power drivers.
@@ -78,7 +78,7 @@ class PowerCalls:
         return None
 
     def change_password(self, row: Row[Any], password: str, timeout_s: float) -> PowerError | None:
-        """Change the password of the controller's user; return why it failed, or None."""
+        """Change the password of the controller's user. Return None if it was changed, otherwise the error."""
         before(Failpoint.POWER_ACTION)
         try:
             self._drivers.change_password(row.driver, self._bmc(row), password, timeout_s=timeout_s)
@@ -92,7 +92,8 @@ class PowerCalls:
 
         Return None if it is off, or the error if that is not certain.
 
-        Only a state of Off that the controller reports after the action counts. An accepted action alone does not.
+        Only a state of Off that the controller reports after the action is accepted as proof. An accepted action is
+        not.
         """
         end = time.monotonic() + timeout_s
         failure = self.act(row, PowerAction.OFF, timeout_s)

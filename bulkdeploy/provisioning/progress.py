@@ -1,4 +1,4 @@
-"""The notes of a job for its later tries: pauses, the failure it cleans up after, and why it must end."""
+"""The notes of a job for its later attempts: pauses, the failure to clean up after, and why the job must end."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -26,10 +26,10 @@ TOO_LATE = "it took longer than job.cancel.threshold.minutes"
 
 
 def note(connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float) -> LeasedJob:
-    """Write the notes for later tries of a job, renew its lease, and return the updated job.
+    """Write the notes for later attempts of a job, renew its lease, and return the updated job.
 
     Raises:
-        LeaseLost: the transaction must write nothing.
+        LeaseLost: another worker has the job. The transaction must be rolled back.
     """
     if not write_progress(connection, job, progress, lease_seconds):
         raise LeaseLost(f"job {job.id} lost its lease before it could note how far it is")
@@ -37,10 +37,10 @@ def note(connection: Connection, job: LeasedJob, progress: Mapping[str, Any], le
 
 
 def pause(work: Work, failure: DriverError | None) -> Paused:
-    """Return a pause after which the job is tried again. The pause becomes longer with each try.
+    """Create a pause of the job. Each pause of the job is longer than the one before.
 
-    ``failure`` is the error that the next try cleans up after. All other notes of the job are kept, including those
-    that were written since ``work`` was read.
+    ``failure`` is the error that the next attempt cleans up after. All other notes of the job are kept, including
+    notes that were written after ``work`` was read.
     """
     made = int(work.job.progress.get(PAUSES, 0))
     progress: dict[str, Any] = {PAUSES: made + 1}
@@ -59,7 +59,7 @@ def why_overdue(progress: Mapping[str, Any]) -> str:
 
 
 def as_progress(failure: DriverError) -> dict[str, Any]:
-    """Return a driver's failure as JSON."""
+    """Return a driver's failure as a dictionary for the notes of a job."""
     return {
         "step": failure.step,
         "host": failure.host,
@@ -70,7 +70,7 @@ def as_progress(failure: DriverError) -> dict[str, Any]:
 
 
 def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
-    """Return the failure that an earlier try could not clean up after."""
+    """Return the failure in the notes of a job that an earlier attempt could not clean up after, or None."""
     noted = progress.get(FAILURE)
     if noted is None:
         return None
@@ -84,9 +84,9 @@ def earlier_failure(progress: Mapping[str, Any]) -> DriverError | None:
 
 
 def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverError | None:
-    """Return the reason to skip a step, or None if the step is to run.
+    """Return the reason to skip a step, or None if the step must run.
 
-    The reason is the failure of an earlier try, or the end of the job's time.
+    The reason is the failure of an earlier attempt, or that the job is overdue.
     """
     failure = earlier_failure(work.job.progress)
     if failure is None and OVERDUE in work.job.progress:
@@ -96,5 +96,5 @@ def noted_failure(work: Work, step: str, host: HostAddress | None) -> DriverErro
 
 
 def is_tried_again(work: Work, failure: DriverError) -> bool:
-    """Return whether a failed step is tried again later: the failure may pass, and the job still has time."""
+    """Return whether a failed step is tried again later: the failure may pass, and the job is not overdue."""
     return failure.may_pass and OVERDUE not in work.job.progress

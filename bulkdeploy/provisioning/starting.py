@@ -1,8 +1,8 @@
 """The shared steps that start a VM: on its claimed host or, if the VM may move, on another host.
 
-All kinds that start VMs share this. What a failed try left is removed before the VM gets another place or
-the job ends; while it cannot be removed, the job waits and the claims stay. If no host remains but hosts whose
-failures may pass, the job waits with a claim and tries these hosts again.
+All kinds that start VMs use these steps. The remains of a failed attempt are removed before the VM gets another
+host or the job ends. While they cannot be removed, the job waits and the claims are kept. If all other hosts failed
+only for reasons that may pass, the job waits with a claim and tries these hosts again.
 """
 
 import time
@@ -60,10 +60,10 @@ class Starter:
 
     Args:
         kind: the kind.
-        tools: see StepTools.
-        find_place: how this kind of job finds a place.
-        failed: what is left of a VM that could not be started, once nothing of it is left on a hypervisor.
-        removes_volumes: a failed try removes the volumes, too: they are as new as the VM.
+        tools: the objects that the steps use.
+        find_place: finds a host and pools for the VM, as this kind of job requires.
+        failed: the final state of a VM that could not be started and of which no hypervisor stores anything.
+        removes_volumes: whether a failed attempt also deletes the volumes, because they were created with the VM.
     """
 
     def __init__(
@@ -78,7 +78,7 @@ class Starter:
         ``leaves_host`` is the reason why the VM is started on another host without a try on its current host.
 
         Raises:
-            LeaseLost: see DriverCalls.
+            LeaseLost: another worker has the job.
         """
         if OVERDUE in work.job.progress:
             return self._give_up(work)
@@ -99,13 +99,15 @@ class Starter:
     def _elsewhere(
         self, work: Assignment, failure: DriverError, began: float, *, pinned: bool
     ) -> Assignment | Failed | Paused:
-        """Return the VM at another place, a pause before the next try, or why the job has failed.
+        """Claim another host for the VM.
+
+        Returns its new assignment, a pause before the next attempt, or the failure.
 
         Args:
             work: the VM, of which nothing is left on its host.
-            failure: of its last try.
-            began: when this process began with the job, by ``time.monotonic``.
-            pinned: no other host may be tried.
+            failure: the failure of its last attempt.
+            began: the time at which this process began with the job, by ``time.monotonic``.
+            pinned: whether no other host may be tried.
         """
         if pinned:
             why = f"{failure}; it is pinned to its place and was not tried elsewhere"
@@ -141,9 +143,9 @@ class Starter:
         return with_host(connection, read_assignment(connection, job), DriverLimits.of(configuration))
 
     def _give_up(self, work: Assignment) -> Failed:
-        """Remove the guest of an overdue job, and return the failure.
+        """Remove the guest of an overdue job, and return the failure of the job.
 
-        If the guest cannot be removed now, the VM keeps its claims until it can be removed.
+        If the guest cannot be removed now, the VM keeps its claims until the guest is removed.
         """
         why = why_overdue(work.job.progress)
         earlier = earlier_failure(work.job.progress)
@@ -162,9 +164,9 @@ class Starter:
 
 
 def with_host(connection: Connection, work: Assignment, limits: DriverLimits) -> Assignment | Paused:
-    """Register the job as the user of its newly claimed host, and return the job.
+    """Record the newly claimed host in the job's row, and return the assignment.
 
-    Returns Paused if the job must wait for a free driver call on that host.
+    Returns Paused if the job must wait because the limit of driver calls on that host is reached.
     """
     if work.host_id is None or change_host(connection, work.job, work.host_id, limits):
         return work
@@ -172,7 +174,10 @@ def with_host(connection: Connection, work: Assignment, limits: DriverLimits) ->
 
 
 def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> Place | NoPlace:
-    """Find a host for a VM without a claim, following the parameters of its job."""
+    """Find a host for a VM without a claim, according to the parameters of its job.
+
+    Returns NoPlace if there is none.
+    """
     params = work.job.params
     pins = {pin: params[pin] for pin in PINS if pin in params}
     return plan_stopped_vm(
@@ -187,9 +192,9 @@ def find_stopped(connection: Connection, work: Assignment, avoid_host_ids: froze
 
 
 def _another_place(connection: Connection, work: Assignment, avoid_host_ids: frozenset[int]) -> NoPlace | None:
-    """Replace the claimed host by another one, or return the reason if there is none.
+    """Replace the VM's claims by claims on another host. Return None, or the reason if there is no other host.
 
-    If there is none, the old claim is kept, and the caller ends it.
+    If there is none, the old claim is kept, and the caller releases it.
     """
     return replace_place(
         connection,

@@ -1,6 +1,6 @@
 """The shared steps of kinds that stop a guest.
 
-Which VMs may run, and how a job continues whose guest was not stopped.
+They define which VMs may run, and how a job continues if its guest was not stopped.
 """
 
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
@@ -24,8 +24,8 @@ STOP_FAILPOINTS = frozenset({Failpoint.DRIVER_STOP, Failpoint.DRIVER_LOOK})
 def not_stopped(steps: VmSteps, work: Assignment, failure: DriverError) -> Outcome:
     """Return the outcome of a job whose guest was not stopped.
 
-    An unanswered stop is repeated while the job still has time. A stop that failed permanently keeps the claim in
-    any case, because the guest may still use the host's capacity.
+    An unanswered stop is repeated until the job is overdue. A stop that failed permanently keeps the claim in any
+    case, because the guest may still use the host's capacity.
     """
     if failure.unanswered and OVERDUE not in work.job.progress:
         return pause(work, None)

@@ -1,4 +1,4 @@
-"""The shared steps of jobs about snapshots: which snapshot a job is about, and its VM or volume."""
+"""The shared steps of jobs for snapshots: they determine the snapshot of a job, and its VM or volume."""
 
 from abc import abstractmethod
 from dataclasses import replace
@@ -15,14 +15,14 @@ from bulkdeploy.store.virtual_machines.vm_snapshots import volume_of_snapshot
 
 
 class SnapshotSteps(VmSteps):
-    """The shared steps of jobs about snapshots. Params: ``snapshot_id``, ``snapshot_uuid`` and ``with_memory``.
+    """The shared steps of jobs for snapshots. Parameters: ``snapshot_id``, ``snapshot_uuid`` and ``with_memory``.
 
-    ``volume_uuid`` names the volume for the job's events. The volume itself is read from the snapshot's row,
+    ``volume_uuid`` names the volume for the job's events. The steps read the volume from the snapshot's row,
     because jobs of the previous release do not name it.
     """
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return the outcome of a job that need not run.
+        """Return the outcome of a job that need not run, or None.
 
         If the job failed, its snapshot gets its final state, too.
         """
@@ -39,7 +39,10 @@ class SnapshotSteps(VmSteps):
 
     @abstractmethod
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
-        """Take, revert to or delete the snapshot of a VM that has its volumes, and return the outcome."""
+        """Create, revert to or delete the snapshot of a VM that still has the snapshot's volumes.
+
+        Returns the outcome.
+        """
 
     def without_volume(self, work: Assignment) -> Outcome:
         """Return the outcome of a job whose volume was deleted or was detached from the VM."""

@@ -1,7 +1,7 @@
 """The sweeper's removal of deleted volumes from their storage pools, after which their capacity is released.
 
-Several processes may do it at once and each may die at any line: removing is asked for again until somebody
-has written that the volume is gone.
+Several processes may remove volumes at the same time, and each may die at any line: the removal is requested again
+until a process has recorded that the volume is deleted.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -39,19 +39,19 @@ PATIENCE_S = 10.0
 
 
 class VolumeRemoval:
-    """The pass.
+    """The sweeper's pass that removes deleted volumes.
 
     Args:
         engine: the database.
-        drivers: where drivers are found.
-        timeout_s: how long one driver call may take, in seconds; no longer than PATIENCE_S.
+        drivers: the drivers of hypervisors.
+        timeout_s: the timeout of one driver call in seconds, at most PATIENCE_S.
     """
 
     def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float) -> None:
         self._engine, self._drivers, self._timeout_s = engine, drivers, min(timeout_s, PATIENCE_S)
 
     def destroy_ownerless(self) -> None:
-        """Delete volumes whose owner was deleted while a VM with these volumes was being removed."""
+        """Mark volumes as deleted whose owner was deleted while a VM with these volumes was being removed."""
         destroy = partial(destroy_orphaned_volumes, most=OWNERLESS_AT_ONCE)
         _report("volumes_of_nobody", run_transaction(self._engine, destroy, Failpoint.SWEEP_OWNERLESS))
 
@@ -77,7 +77,7 @@ class VolumeRemoval:
                 return
 
     def _remove(self, volume: Row[Any]) -> bool:
-        """Delete a volume on the hypervisors that its pool serves. Return False if one of them failed."""
+        """Delete a volume through all hypervisors that its pool serves. Return False if one of them failed."""
         before(Failpoint.DRIVER_DELETE_VOLUME)
         try:
             for hypervisor in volume.hypervisors:

@@ -1,7 +1,7 @@
 """The choice of hosts: by the planner itself, or by allocator programs (docs/how-to/allocators.md).
 
-A program chooses, the planner places: it plans on the hosts that were chosen and on no others, by all rules, and
-what is planned is claimed as always. So the worst that a wrong or an old answer can do is to be refused.
+If a program chooses the hosts, the planner plans only on these hosts, with all rules, and the plan is claimed as
+usual. Therefore a wrong or outdated answer of a program can only be rejected.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -46,7 +46,7 @@ MIB = 1 << 20
 class Allocation:
     """Plans, and the name of the allocator that chose their hosts. The name is empty if no allocator chose.
 
-    ``said`` has the reasons why earlier allocators gave no answer.
+    ``said`` has the reasons why earlier allocators gave no usable answer.
     """
 
     made: BatchPlan
@@ -73,13 +73,13 @@ def allocate(
     account_id: int,
     vm_uuid: UUID | None = None,
 ) -> Allocation:
-    """Return the places of an account's VMs by the first allocator of the zone's setting that places them.
+    """Plan an account's VMs with the first allocator of the zone's setting that places them.
 
-    ``vm_uuid`` is given if the request is for one existing VM. Programs are not asked about VMs that are pinned to
-    a host, nor about an empty request.
+    ``vm_uuid`` is given if the request is for one existing VM. Programs are not called for VMs that are pinned to a
+    host, nor for an empty request.
 
     Raises:
-        PlannerNotInstalled: a request names a planner that is not there.
+        PlannerNotInstalled: a request names a planner that is not installed.
     """
     moves = vm_uuid is not None and requests[0].purpose is Purpose.MOVE
     said: list[str] = []
@@ -113,11 +113,11 @@ def allocate(
 def evacuate(
     connection: Connection, zone_id: int, host_id: int, vms: Mapping[int, str]
 ) -> Iterator[Mapping[int, int] | str | None]:
-    """Yield answers of the zone's allocators for VMs that leave a host: a mapping from VM to host.
+    """Yield the answers of the zone's allocators for VMs that leave a host: a mapping from VM to host.
 
-    None means that the planner is next in the setting. A text states why an allocator did not answer. The caller
-    continues the iteration if an answer cannot be used: a program is asked once more, then the next allocator.
-    ``vms`` maps ids to uuids.
+    A value of None means that the planner is next in the setting. A text is the reason why an allocator did not
+    answer. The caller continues the iteration if an answer cannot be used: a program is called once more, then the
+    next allocator. ``vms`` maps ids to uuids.
     """
     configuration = read_configuration(connection)
     for name in allocators(configuration, "evacuate", zone_id):
@@ -163,7 +163,7 @@ TIMEOUT = "placement.allocators.timeout"
 
 
 def allocators(configuration: Configuration, task: str, zone_id: int) -> list[str]:
-    """Return the allocators that are asked for a task, in order."""
+    """Return the names of the allocators for a task in a zone, in the order of the setting."""
     return configuration.text(f"placement.allocators.{task}", Scope.ZONE, zone_id).split(",")
 
 
@@ -206,10 +206,10 @@ def exported_zone(connection: Connection, zone_id: int) -> dict[str, Any]:
 
 
 def answered(program: Path | None, name: str, document: Mapping[str, Any], timeout_s: float) -> Any:
-    """Return the program's result; see ``iallocator.running.run_allocator``.
+    """Run an allocator program with this document as its input, and return its result.
 
     Raises:
-        NoAnswer: as there; or there is no such program.
+        NoAnswer: there is no such program, or the program failed, timed out or returned no valid result.
     """
     if program is None or not program.is_file():
         raise NoAnswer(f"allocator_directory has no program {name}")
@@ -218,7 +218,7 @@ def answered(program: Path | None, name: str, document: Mapping[str, Any], timeo
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """The data for one question to a program. The program is asked while no transaction is open.
+    """The input of a call of an allocator program. The program runs while no transaction is open.
 
     ``moving`` is the VM that moves if the request is for a move.
     """
@@ -243,7 +243,10 @@ class _Question:
         return chosen
 
     def _of_each_request(self) -> Iterator[Mapping[int, int]]:
-        """Yield the places of each request. A request is asked for after the requests before it are placed."""
+        """Yield the number of VMs per host for each request.
+
+        The program is called for a request after the ones before it.
+        """
         snapshot, placed = self.snapshot, list(self.zone.instances)
         members: dict[int, Mapping[int, int]] = {}
         for number, given in enumerate(self.requests):
@@ -284,7 +287,7 @@ class _Question:
 
 
 def _usable(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Flags:
-    """Return the hosts that take a VM of the request, by all rules."""
+    """Return which hosts can take a VM of the request according to all rules."""
     found = measure_capacity(snapshot, request, catalog)
     usable = np.zeros(len(snapshot.hosts.id), dtype=bool)
     usable[found.candidates.at[found.of_candidates() > 0]] = True

@@ -1,6 +1,6 @@
 """A zone in the form that balancing needs: hosts and VMs as columns, and the hosts that each VM may use.
 
-Only reads: each move claims its destination by itself, where every rule is asked again.
+These functions only read. Each move claims its destination separately, when all rules are checked again.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -81,7 +81,7 @@ def plan_zone_balance(
 
 
 class _Snapshots:
-    """The zone as each owner sees it. Snapshots differ only where something is dedicated."""
+    """The snapshots of a zone for requests of several owners. They differ only where something is dedicated."""
 
     def __init__(
         self, connection: Connection, zone_id: int, configuration: Configuration, rows: Sequence[Row[Any]]
@@ -92,11 +92,11 @@ class _Snapshots:
         self._read: dict[int, ZoneSnapshot] = {}
 
     def key_of(self, account_id: int) -> int:
-        """Return an account that sees the zone as this one does."""
+        """Return an account whose snapshot of the zone is the same as that of this account."""
         return account_id if self._differ else min(self._owners)
 
     def of(self, account_id: int) -> ZoneSnapshot:
-        """Return the zone as an account sees it."""
+        """Return the snapshot of the zone for requests of an account."""
         key = self.key_of(account_id)
         if key not in self._read:
             self._read[key] = read_snapshot(
@@ -112,7 +112,7 @@ class _Snapshots:
 
 
 def _in_scope(snapshot: ZoneSnapshot, scope: BalanceScope) -> Ints:
-    """Return positions of the hosts that take part."""
+    """Return the positions of the hosts that take part in balancing."""
     clusters, hosts = snapshot.clusters, snapshot.hosts
     chosen = np.ones(len(clusters.id), dtype=bool)
     if scope.cluster_id is not None:
@@ -156,7 +156,7 @@ def _reach(
     members: Sequence[Row[Any]],
     at: Ints,
 ) -> tuple[Flags, _Kinds]:
-    """Return the hosts that each kind of VM may be on regardless of free capacity, and the kind of each VM."""
+    """Return the hosts on which each kind of VM may be, regardless of free capacity, and the kind of each VM."""
     catalog = placement_catalog()
     groups: dict[int, list[Row[Any]]] = {}
     for member in members:

@@ -1,7 +1,7 @@
 """Hosts for many existing VMs, planned together as one batch and claimed together.
 
-VMs with equal needs are planned as one kind, as in a bulk deployment. VMs that move hold the hosts that they leave
-until they have arrived: the plan counts both.
+VMs with equal needs are planned as one kind, as in a bulk deployment. VMs that move keep the claims on their source
+hosts until they have arrived, so the plan counts both hosts.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -30,7 +30,7 @@ from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 @dataclass(frozen=True, slots=True)
 class AlikeVms:
-    """VMs with the same need and the same forbidden hosts."""
+    """VMs with the same need and the same hosts to avoid."""
 
     need: PlacementNeed
     avoided: frozenset[int]
@@ -48,11 +48,11 @@ class PlacedVms:
 
 @dataclass(frozen=True, slots=True)
 class BatchPlan:
-    """The hosts of many VMs.
+    """The planned hosts of many VMs.
 
     Attributes:
-        hosts: the host of each VM, by ids, or why the VM gets none.
-        placed: the plans that say so.
+        hosts: the host of each VM, by ids, or the reason why the VM gets none.
+        placed: the plans of VMs that get a host, one for each need.
     """
 
     hosts: dict[int, int | NoPlace] = field(default_factory=dict)
@@ -68,7 +68,8 @@ class BatchPlan:
         The rows of the VMs must not be locked yet, because they come after hosts and pools in the order of locks.
 
         Raises:
-            TransactionConflict: another transaction took the room since the plan; repeat the whole transaction.
+            TransactionConflict: another transaction claimed the capacity since the plan; the whole transaction must
+                be repeated.
         """
         if not self.placed:
             return
@@ -99,14 +100,14 @@ class BatchPlan:
         """Raise TransactionConflict if the placed VMs, whose rows are locked now, differ from the planned ones.
 
         Raises:
-            TransactionConflict: a VM has another need by now; repeat the whole transaction.
+            TransactionConflict: the need of a VM has changed; the whole transaction must be repeated.
         """
         planned = {vm.id: vm for each in self.placed for vm in each.vms}
         if read_vms_to_place(connection, read_configuration(connection), list(planned)) != planned:
             raise TransactionConflict
 
     def write(self, connection: Connection) -> None:
-        """Write the claimed places into the rows of the VMs and of their volumes without a pool."""
+        """Write the claimed hosts into the rows of the VMs, and the claimed pools into those of new volumes."""
         if not self.placed:
             return
         plans = [each.planned.plan for each in self.placed]
@@ -142,11 +143,11 @@ def plan_together(
     """Return a plan with the host for each VM, or with the reason why a VM gets no host.
 
     Args:
-        connection: in a transaction.
-        vms: the host that each VM leaves, which it does not get; None if it leaves none.
+        connection: has an open transaction.
+        vms: the host that each VM leaves and must not get again, by VM id; None if it leaves no host.
         purpose: START or MOVE.
-        forbidden: hosts that no VM gets.
-        to_claim: the plan will be claimed: take the locks of planning until the end of the transaction.
+        forbidden: hosts that no VM may get.
+        to_claim: whether the plan will be claimed; then planning is locked until the end of the transaction.
     """
     configuration = read_configuration(connection)
     made = BatchPlan()

@@ -1,8 +1,8 @@
 """The placement rules and strategies of this installation, and the names by which calls can choose them.
 
-A rule is a module of ``placement/rules`` with a ``RULE``, a strategy one of ``placement/strategies`` with a
-``STRATEGY``. Strategies of other distributions join by an entry point in the group ``bulkdeploy.strategies`` whose
-object is a ``Strategy``. What cannot be loaded, or is there twice, keeps the process from starting.
+A rule is a module of ``placement/rules`` with a ``RULE``, and a strategy a module of ``placement/strategies`` with
+a ``STRATEGY``. Other distributions add strategies by an entry point in the group ``bulkdeploy.strategies`` whose
+object is a ``Strategy``. If a strategy cannot be loaded, or if a name is used twice, the process does not start.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,23 +25,23 @@ ENTRY_POINT_GROUP = "bulkdeploy.strategies"
 
 
 class NotAStrategy(TypeError):
-    """An entry point of the group names something else than a strategy."""
+    """Raised when an entry point of the group ``bulkdeploy.strategies`` does not name a ``Strategy``."""
 
 
 @cache
 def placement_catalog() -> PlacementCatalog:
-    """Return all rules and strategies, found when first asked for.
+    """Return the catalog of all rules and strategies, which are searched at the first call.
 
     Raises:
-        DuplicateName: two have one name.
-        NotAStrategy: an entry point that is none.
+        DuplicateName: two rules or strategies have the same name.
+        NotAStrategy: an entry point does not name a strategy.
     """
     found = [each.STRATEGY for each in _modules(strategies)]
     return PlacementCatalog([each.RULE for each in _modules(rules)], [*found, *_installed()])
 
 
 def planners() -> tuple[str, ...]:
-    """Return the names that offerings, calls and ``vm.deployment.planner`` may choose, in order."""
+    """Return the planner names that offerings, calls and ``vm.deployment.planner`` may use, in order."""
     return placement_catalog().planners
 
 

@@ -1,6 +1,6 @@
 """The reasons why hosts can or cannot take VMs like those of a deployment, in the present zone.
 
-Locks and claims nothing.
+Nothing is locked or claimed.
 """
 
 from collections.abc import Sequence
@@ -16,10 +16,10 @@ from bulkdeploy.store.configuration.configurations import read_configuration
 
 
 def explain_deployment(connection: Connection, deployment_id: int, host_ids: Sequence[int]) -> list[HostAnswer]:
-    """Return the answer of the rules for each of these hosts if the deployment created one more VM now.
+    """Return, for each of these hosts, whether it could take one more VM of the deployment now, or why not.
 
     Raises:
-        PlannerNotInstalled: its planner is not there any more.
+        PlannerNotInstalled: the deployment's planner is not installed any more.
     """
     configuration = read_configuration(connection)
     need = read_deployment_need(connection, configuration, deployment_id)

@@ -20,7 +20,7 @@ from bulkdeploy.store.ledger.placed_vms import offering_host_tags, read_vm
 def why_not_grow(connection: Connection, vm_id: int, sizes: Mapping[str, Any]) -> str | None:
     """Return the reason why a running VM cannot get these sizes on its host, or None if it can.
 
-    ``sizes`` has the new columns of the VM. Capacity is checked again when the claim is changed.
+    ``sizes`` has the new values of the VM's columns. Capacity is checked again when the claim is changed.
     """
     row = read_vm(connection, vm_id)
     configuration = read_configuration(connection)

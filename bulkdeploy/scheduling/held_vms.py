@@ -9,7 +9,7 @@ from bulkdeploy.store.ledger.placed_vms import count_alike_vms_on_hosts
 
 
 def held_vms(connection: Connection, zone_id: int) -> HeldVms:
-    """Return the VMs that hold a host of the zone, by size and host tags."""
+    """Return the VMs that have a claim on a host of the zone, grouped by size and host tags."""
     kinds: dict[PlacementRequest, int] = {}
     lines: list[tuple[int, int, int]] = []
     for row in count_alike_vms_on_hosts(connection, zone_id):

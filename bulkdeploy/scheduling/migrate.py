@@ -1,4 +1,4 @@
-"""The destinations of a running VM, and the claims of a migration, which claims destination and source."""
+"""The destinations of a running VM, and the claims of a migration on its destination and its source."""
 
 from dataclasses import dataclass, replace
 from uuid import UUID
@@ -33,8 +33,8 @@ def claim_destination(connection: Connection, place: Place, migration: UUID) -> 
     """Claim the destination of a running VM. The migration takes over the VM's claim on the source.
 
     Raises:
-        TransactionConflict: repeat the whole transaction.
-        SourceReleasedError: the VM holds no host any more.
+        TransactionConflict: a concurrent transaction changed the host; the whole transaction must be repeated.
+        SourceReleasedError: the VM has no claim on a host any more.
     """
     take_over_source(connection, place.vm.uuid, migration)
     claim_place(connection, place)
@@ -43,7 +43,7 @@ def claim_destination(connection: Connection, place: Place, migration: UUID) -> 
 def movable(
     connection: Connection, configuration: Configuration, vm_id: int, *, host_id: int | None = None
 ) -> VmToPlace | None:
-    """Return the VM with the need of a move.
+    """Return the VM with its need for a move.
 
     Returns None if its devices prevent a move to ``host_id``, or to any other host if ``host_id`` is None.
     """
@@ -55,7 +55,8 @@ def movable(
 class Destinations:
     """The hosts to which a VM could move.
 
-    ``need`` determines which hosts the VM could access at all. ``hosts`` has the answer of the rules for each host.
+    ``need`` determines which hosts the VM could access at all. ``hosts`` has the result of the placement rules for
+    each host.
     """
 
     need: PlacementNeed

@@ -1,7 +1,8 @@
 """Moves and starts of existing VMs, as plans show them.
 
-Each is planned as its job will plan it, on what those before it leave. The VMs of a lost host are planned in the
-orders in which remaining capacity plans them (``placement.host_loss``). Only reads: no lock is taken.
+Each move is planned as its job will plan it, on the capacity that earlier moves leave. The VMs of a lost host are
+planned in the same orders as in the calculation of remaining capacity (``placement.host_loss``). These functions
+only read and take no lock.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -29,15 +30,14 @@ from bulkdeploy.store.ledger.snapshot import read_snapshot
 class VmMove:
     """The move of one VM in a plan.
 
-    ``turn`` is the number of the step in which the VM moves. If ``to_host_id`` is None, ``why`` is the reason.
-
     Attributes:
         vm_id: the VM.
-        from_host_id: the host that it holds; None: none.
-        to_host_id: the host that it gets; None: the one that placement finds, if any.
-        turn: moves of one turn have ended before those of the next begin; from 1.
-        why: why it finds no host.
-        planner: the deployment planner that found the host; empty if the host was named or none was found.
+        from_host_id: the host on which the VM has a claim, or None.
+        to_host_id: the host that the VM gets. None if it gets none, or before planning to let placement choose it.
+        turn: the number of the step in which the VM moves, from 1. All moves of a step end before the next step
+            begins.
+        why: the reason why the VM gets no host, or an empty text.
+        planner: the deployment planner that chose the host; empty if the host was given or if there is none.
     """
 
     vm_id: int
@@ -67,7 +67,10 @@ MIGRATING, STARTING = Way(Purpose.MOVE), Way(Purpose.START)
 
 
 def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list[VmMove]:
-    """Return the moves with the hosts that VMs get now, or why they get none."""
+    """Plan the moves in order.
+
+    Returns them with the hosts that VMs get now, or with the reasons why they get none.
+    """
     rows = _Rows(connection, read_configuration(connection))
     if way.purpose is Purpose.START and any(move.from_host_id is not None for move in moves):
         return _restart(rows, moves, way)
@@ -112,9 +115,9 @@ def _count_failed(moves: Sequence[VmMove]) -> int:
 
 
 def _restart_attempts(rows: "_Rows", moves: Sequence[VmMove]) -> Iterator[tuple[tuple[int, ...], bool]]:
-    """Yield the orders to try, each with whether VMs are packed.
+    """Yield the orders to try, each with whether VMs are packed tightly.
 
-    VMs whose host is chosen already come first, then VMs by priority.
+    VMs with a given host come first, then VMs by priority.
     """
     vms = [rows.vm(move) for move in moves]
     bound = tuple(at for at, vm in enumerate(vms) if vm is None or moves[at].to_host_id is not None)
@@ -139,7 +142,7 @@ Change = Callable[[ZoneSnapshot], ZoneSnapshot]
 
 
 class _Rows:
-    """The rows of VMs and of their zones that planning reads, each once."""
+    """The rows of VMs and of their zones that planning needs. Each row is read once."""
 
     def __init__(self, connection: Connection, configuration: Configuration) -> None:
         self._connection, self._configuration = connection, configuration
@@ -148,7 +151,7 @@ class _Rows:
         self._requests: dict[tuple[object, ...], PlacementRequest] = {}
 
     def priorities(self, vm_ids: Sequence[int]) -> dict[int, int]:
-        """Return the priorities of high availability; see ``ha_priorities``."""
+        """Return the HA priorities of VMs by id. VMs without a priority are omitted."""
         return ha_priorities(self._connection, vm_ids)
 
     def vm(self, move: VmMove, *, pod_id: int | None = None, cluster_id: int | None = None) -> VmToPlace | None:
@@ -176,7 +179,7 @@ class _Rows:
         return self._requests[key]
 
     def zone(self, vm: VmToPlace) -> ZoneSnapshot:
-        """Return the zone as the VM's owner sees it now."""
+        """Return the present snapshot of the zone for requests of the VM's owner."""
         owner = vm.need.owner
         if owner.account_id not in self._zones:
             self._zones[owner.account_id] = read_snapshot(
@@ -192,7 +195,7 @@ class _Rows:
 
 
 class _Zone:
-    """A zone after the moves tried so far, as each owner sees it."""
+    """A zone after the moves that were planned so far, with one snapshot per owner."""
 
     def __init__(self, rows: _Rows) -> None:
         self._rows = rows
@@ -202,9 +205,9 @@ class _Zone:
         self._members: dict[int, Mapping[int, int]] = {}
 
     def try_move(self, move: VmMove, way: Way, *, packed: bool = False) -> VmMove:
-        """Return the move with its host, or with the reason why there is none.
+        """Plan a move, and return it with its host, or with the reason why there is none.
 
-        ``packed`` uses ``packed_restart``.
+        ``packed`` packs the VM tightly into its cluster (``packed_restart``).
         """
         place = self._place(move, way, packed=packed)
         if isinstance(place, NoPlace):
@@ -213,11 +216,11 @@ class _Zone:
         return replace(move, to_host_id=int(place.host_ids[0]), why="", planner=planner)
 
     def lose(self, host_id: int) -> None:
-        """Remove a host that is down from the plan: it takes no VM, and does not count as a part of its cluster."""
+        """Exclude a host that is down: it takes no VM, and does not count as a part of its cluster."""
         self._changes.append((None, partial(without_host, host_id=host_id)))
 
     def give_back(self, moves: Iterable[VmMove]) -> None:
-        """Release the claims of VMs on the hosts that they leave."""
+        """Release the claims of VMs on the hosts that they leave, in this zone's snapshots only."""
         for move in moves:
             if move.from_host_id is not None and (vm := self._rows.vm(move)) is not None:
                 request = self._rows.request(vm.need, move, vm.id)
@@ -266,7 +269,10 @@ class _Zone:
         self._changes.append((vm.need.owner.account_id, change))
 
     def _as_seen_by(self, vm: VmToPlace) -> ZoneSnapshot:
-        """Return the zone as the VM's owner sees it. Moves of other owners change only its free capacity."""
+        """Return the snapshot of the zone for the VM's owner.
+
+        Moves of other owners change only its free capacity.
+        """
         account_id = vm.need.owner.account_id
         seen, changes = self._seen.get(account_id) or (self._rows.zone(vm), 0)
         for changed_by, change in self._changes[changes:]:

@@ -22,11 +22,11 @@ APART = frozenset({AffinityType.HOST_ANTI_AFFINITY, AffinityType.NON_STRICT_HOST
 
 @dataclass(frozen=True, slots=True)
 class PlacementNeed:
-    """The need of each VM of a batch, and the places where it may run. CPU speed is in MHz per core, memory in MiB.
+    """The requirements of each VM of a batch for its host. CPU speed is in MHz per core, memory in MiB.
 
     ``planner`` is the name of a CloudStack planner. Hosts that ``offering_planner`` (of the service offering)
     excludes are always excluded. All pins apply together. ``vm_id`` is given if the need is that of one existing
-    VM, which does not count as a member of its groups.
+    VM, which then does not count as a member of its groups.
     """
 
     owner: Owner
@@ -151,12 +151,12 @@ def _affinities(
 
 
 class AffinityMembers:
-    """The affinity groups of many VMs that exist, read together. Nothing is locked.
+    """The members of the affinity groups of many existing VMs, read together without locks.
 
     Args:
-        connection: in a transaction.
-        configuration: has the time for which a stopped VM counts on its last host.
-        groups: the groups of each VM.
+        connection: has an open transaction.
+        configuration: contains the time for which a stopped VM counts on its last host.
+        groups: the ids of the groups of each VM.
     """
 
     def __init__(

@@ -35,7 +35,7 @@ MAC = re.compile(r"[0-9a-f][02468ace](:[0-9a-f]{2}){5}")
 
 @dataclass(frozen=True, slots=True)
 class AddedNic:
-    """A nic that was written, and the row of its VM, locked."""
+    """A NIC that was inserted, and the locked row of its VM."""
 
     id: int
     uuid: UUID
@@ -48,10 +48,11 @@ def add_nic(
     """Add a NIC to a VM with the requested IP and MAC address, or with free ones.
 
     Raises:
-        InvalidParameter: the VM is in the network already, its name or the MAC address is in use there, or the
-            address is malformed or in use.
-        InsufficientAddresses: the network has no address left.
-        TransactionConflict: repeat the whole transaction.
+        InvalidParameter: the VM is already in the network, its name or the MAC address is already used there, or
+            the IP address is malformed or already used.
+        InsufficientAddresses: the network has no free address.
+        TransactionConflict: a concurrent transaction changed the VM or the network; the whole transaction must be
+            repeated.
     """
     keep_networks(connection, [network.id])
     address = take_address(connection, network, ip_address)
@@ -82,7 +83,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
     """Remove a NIC that the guest does not have, release its address, and return the locked row of the VM.
 
     Raises:
-        InvalidParameter: the VM has no such nic, or it is the default one.
+        InvalidParameter: the VM does not have this NIC, or it is the default NIC.
     """
     store.lock_ranges_of(connection, nic.id)
     vm = lock_vm(connection, vm_id)
@@ -101,7 +102,7 @@ def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> 
     """Check that the NIC belongs to the VM and may be removed.
 
     Raises:
-        InvalidParameter: the VM has no such nic, or it is the default one.
+        InvalidParameter: the VM does not have this NIC, or it is the default NIC.
     """
     if nic_of(nics, vm_uuid, nic).is_default:
         rule = "it is the VM's default nic; updateDefaultNicForVirtualMachine makes another"
@@ -109,10 +110,10 @@ def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> 
 
 
 def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
-    """Return a nic of a VM.
+    """Return the row of a VM's NIC, out of ``nics``.
 
     Raises:
-        InvalidParameter: the VM has no such nic.
+        InvalidParameter: the VM does not have this NIC.
     """
     for found in nics:
         if found.id == nic.id:
@@ -121,10 +122,11 @@ def nic_of(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> Row[Any]:
 
 
 def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
-    """Return a MAC address that a nic can have, in lower case.
+    """Check a MAC address for a new NIC, and return it in lower case. Errors name ``parameter``.
 
     Raises:
-        InvalidParameter: it is malformed, a group's or none's, another nic has it, or one will get it.
+        InvalidParameter: the address is malformed, is a multicast or zero address, is used by another NIC, or will
+            be generated for another NIC.
     """
     if not MAC.fullmatch(mac.lower()) or mac == NO_MAC:
         raise InvalidParameter(parameter, mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
@@ -148,8 +150,8 @@ def take_address(
     """Assign the requested address, or a free one for the pod. Returns None if the network has no addresses.
 
     Raises:
-        InvalidParameter: the address is malformed or in use, or the network has none.
-        InsufficientAddresses: the network has none left.
+        InvalidParameter: the address is malformed or in use, or the network has no addresses.
+        InsufficientAddresses: the network has no free address.
     """
     if network.guest_type == GuestType.L2:
         if ip_address is not None:

@@ -1,7 +1,7 @@
 """Snapshot, plan and claim inside one transaction of the caller (one file: every placement uses it).
 
-``plan_kinds_in_zone`` decides; the ledger checks the room again where a decision is claimed. A ``Place`` is the
-plan of one VM that exists, and ``claim_place`` claims it.
+``plan_kinds_in_zone`` makes the plans. The ledger checks the capacity again when a plan is claimed. A ``Place`` is
+the plan of one existing VM, and ``claim_place`` claims it.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,9 +39,9 @@ class Planned:
     """A plan with its request and with the limits that the claim checks again.
 
     ``pool_limits`` is the claimable size of each pool in bytes. ``thresholds`` are the thresholds of the plan's
-    clusters, if they apply. ``hosts`` describes the hosts that the call asked about. ``shortage`` is the missing
-    capacity of a rejected VM. ``allocator`` chose the hosts; ``said`` has the reasons of allocators that did not
-    answer.
+    clusters, if they apply. ``hosts`` has the results of the placement rules for the hosts that the call asked
+    about. ``shortage`` is the missing capacity of a rejected VM. ``allocator`` chose the hosts; ``said`` has the
+    reasons of allocators that did not answer.
     """
 
     plan: Plan
@@ -56,7 +56,7 @@ class Planned:
 
 @dataclass(frozen=True, slots=True)
 class NoPlace:
-    """The reason why there is no place for a VM.
+    """The reason why there is no host for a VM.
 
     ``excluded`` counts the hosts by the reason of the rule that excluded them.
     """
@@ -70,7 +70,7 @@ BOUND = NoPlace("its volumes or its address bind it to where it is")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """The place of one VM for its need, which the call may have narrowed."""
+    """The planned host and pools of one VM, with its need, which the call may have narrowed."""
 
     vm: VmToPlace
     need: PlacementNeed
@@ -93,7 +93,7 @@ def plan_in_zone(
     ``vm_uuid`` is given if the need is that of an existing VM.
 
     Raises:
-        PlannerNotInstalled: the need names a planner that is not there.
+        PlannerNotInstalled: the need names a planner that is not installed.
     """
     (planned,) = plan_kinds_in_zone(
         connection,
@@ -123,7 +123,7 @@ def plan_kinds_in_zone(
     it follows from the state of the zone, so a call places its VMs where remaining capacity planned them.
 
     Raises:
-        PlannerNotInstalled: a need names a planner that is not there.
+        PlannerNotInstalled: a need names a planner that is not installed.
     """
     by_owner: dict[int, list[int]] = {}
     for at, (need, _) in enumerate(kinds):
@@ -200,12 +200,10 @@ def apply_in_zone(
     kinds: Sequence[tuple[PlacementNeed, Places]],
     counts: Sequence[int],
 ) -> list[Planned] | list[Lacking]:
-    """Return plans that use the hosts and pools of an earlier plan.
-
-    If some of them cannot be claimed any more, the list of what is missing is returned instead.
+    """Return plans that use the hosts and pools of an earlier plan, or the list of missing capacity.
 
     Raises:
-        PlannerNotInstalled: a need names a planner that is not there.
+        PlannerNotInstalled: a need names a planner that is not installed.
     """
     wanted = [(need, count) for (need, _), count in zip(kinds, counts, strict=True)]
     snapshot, requests = zone_as_seen_by(connection, configuration, wanted, seed=0)
@@ -239,7 +237,7 @@ def zone_as_seen(
     avoid_host_ids: frozenset[int] = frozenset(),
     lock: bool = True,
 ) -> tuple[ZoneSnapshot, PlacementRequest]:
-    """Return the zone and the request in the form that the planner needs.
+    """Return the snapshot of the zone and the request in the form that the planner needs.
 
     With ``lock``, affinity groups are locked for a claim. If ``seed`` is None, the seed is computed from the zone.
     """
@@ -261,11 +259,11 @@ def zone_as_seen_by(
     known: ZoneSnapshot | None = None,
     members: AffinityMembers | None = None,
 ) -> tuple[ZoneSnapshot, list[PlacementRequest]]:
-    """Return the zone and one request for each of an owner's kinds of VMs.
+    """Return the snapshot of the zone for an owner, and one request for each of the owner's kinds of VMs.
 
     All affinity groups are locked in one order first. ``beside`` are needs of other owners that are planned in the
-    same transaction. ``known`` is the zone as it was read for another owner. ``members`` are the affinity groups if
-    they were read already.
+    same transaction. ``known`` is the snapshot that was read for another owner. ``members`` are the affinity groups
+    if they were read already.
     """
     needs = [need for need, _ in kinds]
     everybodys = [*needs, *beside]
@@ -320,11 +318,11 @@ def plan_stopped_vm(
     first_host_id: int | None = None,
     avoid_host_ids: frozenset[int] = frozenset(),
 ) -> Place | NoPlace:
-    """Return where a VM that holds no host would go now, or why it can go nowhere. Nothing is claimed.
+    """Plan a VM that has no claim on a host. Return its host and pools, or the reason why there are none.
 
-    Volumes that exist bind the VM to where their pools can be reached; the caller's pins narrow it.
-    ``planner`` is used instead of the VM's own. ``first_host_id``, or with ``last_host_first`` the host that the VM
-    was on last, is tried first, and other hosts only if that host has no room.
+    Nothing is claimed. Existing volumes bind the VM to the hosts that can access their pools; the caller's pins
+    narrow the choice further. ``planner`` replaces the VM's own planner. ``first_host_id``, or with
+    ``last_host_first`` the VM's last host, is tried first, and other hosts only if that host has no capacity.
     """
     configuration = read_configuration(connection)
     vm = read_vm_to_place(connection, configuration, vm_id, pod_id=pod_id, cluster_id=cluster_id, host_id=host_id)
@@ -341,7 +339,10 @@ def plan_stopped_vm(
 
 
 def needs_in_order(need: PlacementNeed, first_host_id: int | None) -> list[PlacementNeed]:
-    """Return the need bound to this host, then the need itself; the need alone if it is bound to a host already."""
+    """Return the need pinned to ``first_host_id``, followed by the need itself.
+
+    Returns only the need itself if ``first_host_id`` is None or the need is pinned to a host already.
+    """
     if first_host_id is None or need.host_id is not None:
         return [need]
     return [replace(need, host_id=first_host_id), need]
@@ -354,7 +355,7 @@ def find_place(
     need: PlacementNeed,
     avoid_host_ids: frozenset[int],
 ) -> Place | NoPlace:
-    """Return where an existing VM would go now by one of its needs, or why it can go nowhere.
+    """Plan an existing VM with this need. Return its host and pools, or the reason why there are none.
 
     Nothing is claimed.
     """
@@ -384,10 +385,11 @@ def no_place(plan: Plan, said: Sequence[str] = ()) -> NoPlace:
 
 
 def claim_place(connection: Connection, place: Place) -> None:
-    """Claim a VM's place, and write it into the VM's row and its new volumes' rows.
+    """Claim a VM's planned host and pools, and write them into the rows of the VM and of its new volumes.
 
     Raises:
-        TransactionConflict: repeat the whole transaction.
+        TransactionConflict: the capacity was claimed by another transaction; the whole transaction must be
+            repeated.
     """
     vm, need, planned = place.vm, place.need, place.planned
     placed, pool_ids = planned.plan, np.ravel(planned.plan.pool_ids).tolist()

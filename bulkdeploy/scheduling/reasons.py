@@ -1,4 +1,4 @@
-"""The reasons why hosts take no VMs, for responses: codes with texts and remedies, and whole sentences."""
+"""The reasons why hosts cannot take VMs, for responses: codes with texts and remedies, and whole sentences."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,9 +29,10 @@ def excluded_rows(excluded: Mapping[str, int]) -> list[dict[str, Any]]:
 
 
 def in_words(excluded: Mapping[str, int]) -> str:
-    """``hosts ruled out: 3 by cpu: too little CPU is free (add hosts); ...``; empty where none was.
+    """Return a text with the number of excluded hosts per rule, or an empty text if no host was excluded.
 
-    Hosts that are merely elsewhere are left out as long as there are others to speak of.
+    An example is ``hosts ruled out: 3 by cpu: too little CPU is free (add hosts); ...``. Hosts outside the
+    requested part of the zone are omitted unless there are no others.
     """
     reported = {
         reason: hosts for reason, hosts in excluded.items() if reason != out_of_scope.RULE.reason
@@ -56,7 +57,7 @@ def describe_unfit_destination(connection: Connection, host_id: int | None, excl
 
 
 def why_not(reason: str) -> str:
-    """Return a reason in words: code, text and remedy."""
+    """Return a text for the reason of a rule: its code, its text and its remedy."""
     return _sentence(reason_fields(reason))
 
 

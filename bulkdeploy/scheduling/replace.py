@@ -1,4 +1,4 @@
-"""The exchange of a VM's place: old claims are released and new ones made in one step (ADR 5)."""
+"""The exchange of a VM's host and pools: old claims are released and new ones made in one step (ADR 5)."""
 
 from collections.abc import Callable, Sequence
 from uuid import UUID
@@ -21,21 +21,22 @@ def replace_place(
     find: Callable[[], Place | NoPlace],
     claim: Callable[[Connection, Place], None] = claim_place,
 ) -> NoPlace | None:
-    """Release the claims of a VM and claim another place for it in one step.
+    """Release the claims of a VM and claim another host and other pools for it in one step.
 
-    Returns None, or the reason why there is no other place; then nothing is changed. The new place depends on the
-    released claims, and both must be locked before either changes (ADR 5). So the place is determined in a trial
-    that is rolled back. At no moment does the VM have two places or none.
+    Returns None, or the reason why there is no other host; then nothing is changed. The new place depends on the
+    released claims, and both must be locked before either changes (ADR 5). Therefore the new host is determined in
+    a trial that is rolled back. At no moment does the VM have claims on two hosts or on none.
 
     Args:
-        connection: in a transaction.
+        connection: has an open transaction.
         vm_id: the VM.
-        give_back: gives back the VM's host, and the volumes it answers (uuids), if any.
-        find: a place, as things are once that is done.
-        claim: claims it.
+        give_back: releases the VM's claim on its host, and returns the uuids of the volumes whose claims must be
+            released, too.
+        find: plans the VM after ``give_back``.
+        claim: claims the planned host and pools.
 
     Raises:
-        TransactionConflict: repeat the whole transaction.
+        TransactionConflict: a concurrent transaction changed the same data; the whole transaction must be repeated.
     """
     found = find_other_place(connection, vm_id, give_back=give_back, find=find)
     if isinstance(found, NoPlace):
@@ -62,10 +63,9 @@ def find_other_place(
     give_back: Callable[[], Sequence[UUID] | None],
     find: Callable[[], Place | NoPlace],
 ) -> tuple[Place, Sequence[UUID]] | NoPlace:
-    """Return the place that a VM would get after releasing its claims.
+    """Return the host and pools that a VM would get after releasing its claims, and the volumes to release.
 
-    Also returns the volumes whose claims would be released. Returns the reason if there is no such place. Nothing
-    is changed. The arguments are those of ``replace_place``.
+    Returns the reason if there is no such host. Nothing is changed. The arguments are those of ``replace_place``.
     """
     keep_zone_rules(connection, read_vm(connection, vm_id).zone_id)
     if groups := read_vm_groups(connection, [vm_id])[vm_id]:
@@ -78,14 +78,14 @@ def find_other_place(
 
 
 def move_claim(connection: Connection, vm_id: int, avoid_host_ids: frozenset[int]) -> NoPlace | None:
-    """Plan a VM that never ran again, without the avoided hosts, and move its claims to the new place.
+    """Plan a VM that never ran again, without the avoided hosts, and move its claims to the new host.
 
-    Returns None, or the reason why there is no other place; then the claims are kept, and the caller releases them.
-    The claims of volumes are released, too, because nothing of the failed try is left on the hypervisor when this
-    is called.
+    Returns None, or the reason why there is no other host; then the claims are kept, and the caller releases them.
+    The claims of volumes are released, too, because the hypervisor stores nothing of the failed attempt when this
+    function is called.
 
     Raises:
-        TransactionConflict: repeat the whole transaction.
+        TransactionConflict: a concurrent transaction changed the same data; the whole transaction must be repeated.
     """
     configuration = read_configuration(connection)
 

@@ -1,4 +1,4 @@
-"""Existing VMs as placement sees them: their sizes, their rules, and the places to which volumes bind them."""
+"""Existing VMs for placement: their sizes, their rules, and the hosts and clusters to which volumes bind them."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -25,7 +25,7 @@ from bulkdeploy.store.ledger.placed_vms import (
 
 @dataclass(frozen=True, slots=True)
 class VmToPlace:
-    """A VM and its need; ``unplaced_volumes`` are the volumes (uuids) that get a pool, as in ``need.disks``."""
+    """An existing VM and its need. ``unplaced_volumes`` are the uuids of the volumes that need a pool."""
 
     id: int
     uuid: UUID
@@ -43,9 +43,9 @@ def read_vm_to_place(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> VmToPlace | None:
-    """Return a VM with its pins narrowed to the places that its existing volumes and addresses allow.
+    """Return a VM with its pins narrowed to the hosts that its existing volumes and addresses allow.
 
-    Returns None if volumes and addresses allow no common place.
+    Returns None if volumes and addresses allow no common host.
     """
     (vm,) = read_vms_to_place(
         connection, configuration, [vm_id], pod_id=pod_id, cluster_id=cluster_id, host_id=host_id
@@ -137,7 +137,7 @@ def _bind(
     cluster_id: int | None,
     host_id: int | None,
 ) -> PlacementNeed | None:
-    """Return the need as that of one VM with the pins of the call and of its volumes, or None if the pins clash."""
+    """Return the need of one VM, with the pins of the call and of its volumes, or None if the pins contradict."""
     hosts = {volume.host_id for volume in volumes if volume.scope == PoolScope.HOST}
     clusters = {volume.cluster_id for volume in volumes if volume.scope == PoolScope.CLUSTER}
     if host_id is not None:

@@ -40,7 +40,7 @@ def insert_iso(connection: Connection, vm_id: int, iso: EntityRef, *, forced: bo
 
 
 def eject_iso(connection: Connection, vm_id: int) -> int | None:
-    """Take the ISO out of a VM's drive. What the column was.
+    """Remove the ISO from a VM's drive, and return the previous value of the VM's ISO column.
 
     Raises:
         InvalidParameter: the drive is empty.

@@ -1,4 +1,4 @@
-"""The rules of calls and jobs for VMs and volumes with snapshots, which may not change in some ways."""
+"""The rules of calls and jobs for VMs and volumes with snapshots, which forbid some changes."""
 
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -16,17 +16,20 @@ from bulkdeploy.store.virtual_machines.vm_snapshots import (
 
 
 def check_no_snapshots(connection: Connection, vm_id: int, parameter: str, shown: UUID | str) -> None:
-    """Check that a VM, whose row the caller has locked, has no snapshots that a change would spoil.
+    """Check that a VM has no snapshots that a change would make unusable. The caller has locked the VM's row.
 
     Raises:
-        InvalidParameter: it has snapshots; ``shown`` is the value of ``parameter``.
+        InvalidParameter: the VM has snapshots; ``shown`` is the value of ``parameter``.
     """
     for rule in find_spoiled_snapshots(connection, [vm_id]).values():
         raise InvalidParameter(parameter, str(shown), rule)
 
 
 def find_spoiled_snapshots(connection: Connection, vm_ids: Collection[int]) -> dict[int, str]:
-    """Return for each VM with snapshots the rule that forbids its change. The caller has locked the VMs' rows."""
+    """Return the rule that forbids a change of each VM with snapshots, by VM id.
+
+    The caller has locked the VMs' rows.
+    """
     found = [snapshot for snapshot in snapshots_of_vms(connection, vm_ids) if snapshot.volume_id is None]
     return {
         vm_id: f"it has snapshots ({_names(snapshots)}): while it has, its volumes, nics, drive, sizes and owner"
@@ -38,12 +41,12 @@ def find_spoiled_snapshots(connection: Connection, vm_ids: Collection[int]) -> d
 def check_no_snapshots_of_volumes(
     connection: Connection, vm_id: int, parameter: str, shown: UUID | str, *, volume_id: int | None = None
 ) -> None:
-    """Check that no volume of a VM, or not this one, has snapshots.
+    """Check that no volume of a VM has snapshots, or only that ``volume_id`` has none.
 
-    So it may be detached, resized, replaced or given to another owner.
+    A volume with snapshots must not be detached, resized, replaced or assigned to another owner.
 
     Raises:
-        InvalidParameter: it has snapshots, which lie in it; ``shown`` is the value of ``parameter``.
+        InvalidParameter: a volume has snapshots, which are stored in it; ``shown`` is the value of ``parameter``.
     """
     volume_ids = None if volume_id is None else [volume_id]
     for rule in find_snapshots_of_volumes(connection, [vm_id], volume_ids).values():
@@ -53,7 +56,10 @@ def check_no_snapshots_of_volumes(
 def find_snapshots_of_volumes(
     connection: Connection, vm_ids: Collection[int], volume_ids: Collection[int] | None = None
 ) -> dict[int, str]:
-    """Return for each VM that has snapshots of single volumes, or of these volumes, the rule that keeps them."""
+    """Return the rule about volume snapshots for each VM that has some, by VM id. Other VMs are omitted.
+
+    ``volume_ids`` restricts the search to snapshots of these volumes.
+    """
     whose = "its volumes have" if volume_ids is None else "the volume has"
     return {
         vm_id: f"{whose} snapshots ({_names(snapshots)}): a volume that has is not detached, resized, restored, "
@@ -65,15 +71,15 @@ def find_snapshots_of_volumes(
 def find_snapshots_that_stay(
     connection: Connection, vms: Sequence[Row[Any]], going: Collection[int]
 ) -> dict[int, str]:
-    """Return for each VM that must not be destroyed the rule about its snapshots.
+    """Return the rule about snapshots for each VM that must not be destroyed, by VM id.
 
-    Snapshots in data volumes that outlive their VM could not be deleted any more. VMs that are destroyed or in
-    state Error are left out: their snapshots cannot be deleted in any case.
+    Snapshots in data volumes that are not deleted with their VM could not be deleted any more. VMs that are
+    destroyed or in state Error are omitted, because their snapshots cannot be deleted in any case.
 
     Args:
-        connection: in a transaction.
+        connection: has an open transaction.
         vms: the locked rows of the VMs.
-        going: the data volumes that are deleted with the VMs, besides those that were made with them.
+        going: the data volumes that are deleted with the VMs, in addition to volumes that were created with them.
     """
     vm_ids = [vm.id for vm in vms if vm.state not in {*GONE, VmState.ERROR}]
     return {

@@ -33,10 +33,11 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
     Attaching until the guest has the volume.
 
     Raises:
-        InvalidParameter: a VM has the volume, it is of another owner or zone, the VM cannot reach its pool, or
-            the device number is taken.
-        ResourceUnavailable: no pool that the VM's host reaches has room.
-        TransactionConflict: repeat the whole transaction.
+        InvalidParameter: the volume is attached already or has another owner or zone, the VM cannot access its
+            pool, or the device number is already used.
+        ResourceUnavailable: no pool that the VM's host can access has enough free capacity.
+        TransactionConflict: a concurrent transaction changed the volume or the VM; the whole transaction must be
+            repeated.
     """
     check_free(volume)
     seen = read_vm_row(connection, vm_id)
@@ -54,10 +55,10 @@ def attach(connection: Connection, volume: Row[Any], vm_id: int, device_id: int 
 
 
 def check_free(volume: Row[Any]) -> None:
-    """Check that a volume can be given to a VM.
+    """Check that a volume can be attached to a VM.
 
     Raises:
-        InvalidParameter: a VM has it, or it is no data volume.
+        InvalidParameter: the volume is attached already, or is not a data volume.
     """
     if volume.vm_id is not None or volume.volume_type != VolumeType.DATADISK:
         raise InvalidParameter("id", str(volume.uuid), "it must be a data volume that no VM has")
@@ -67,7 +68,7 @@ def check_deletable(volume: Row[Any], parameter: str) -> None:
     """Check that a volume is not protected against deletion.
 
     Raises:
-        InvalidParameter: it is protected.
+        InvalidParameter: the volume is protected. The error names ``parameter``.
     """
     if volume.delete_protection:
         named = f"Volume [id = {volume.uuid}, name = {volume.name}]"
@@ -81,19 +82,19 @@ def detach(connection: Connection, volume: Row[Any]) -> None:
     The VM does not run, or its guest no longer has the volume.
 
     Raises:
-        TransactionConflict: repeat the whole transaction.
+        TransactionConflict: a concurrent transaction changed the volume; the whole transaction must be repeated.
     """
     if not store.change_volume(connection, volume, store.detached(volume), vm_id=volume.vm_id):
         raise TransactionConflict
 
 
 def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place: bool) -> None:
-    """Restore a volume's row as it was before the volume was attached.
+    """Restore a volume's row to its values before the volume was attached.
 
-    Without ``has_place``, the volume is in no pool.
+    Without ``has_place``, the volume is in no pool afterwards.
 
     Raises:
-        TransactionConflict: repeat the whole transaction.
+        TransactionConflict: a concurrent transaction changed the volume; the whole transaction must be repeated.
     """
     before = {**store.detached(volume), "state": state}
     if not has_place:
@@ -142,13 +143,16 @@ def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None
 
 
 def _check_reach(connection: Connection, volume: Row[Any], vm: Row[Any]) -> None:
-    """``vm`` is locked: whatever else it gets at the same moment is seen here, or sees this volume."""
+    """Raise an error if the VM cannot access the volume's pool.
+
+    The row of the VM is locked, so two volumes cannot be attached at the same time without this check seeing both.
+    """
     if volume.pool_id is not None and store.is_out_of_reach(connection, volume.pool_id, vm):
         raise InvalidParameter("id", str(volume.uuid), "the VM's host cannot use the storage pool of the volume")
 
 
 def _device(taken: Collection[int], requested: int | None) -> int:
-    """Return the device number asked for, or the lowest free one."""
+    """Return the requested device number, or the lowest free one if none is requested."""
     free = [number for number in range(1, LAST_DEVICE + 1) if number not in taken]
     if requested is None and free:
         return free[0]

@@ -1,7 +1,7 @@
 """Resizing volumes: rules, capacity and rows, for calls and for jobs.
 
-A row never has less than what is on the pool: a volume that grows is claimed and counted first, one that shrinks is
-given back last.
+A row's size is never below the size in the pool: if a volume grows, the capacity is claimed and counted first; if
+it shrinks, the capacity is released last.
 """
 
 from dataclasses import dataclass
@@ -27,7 +27,7 @@ RESIZABLE = (store.READY, store.ALLOCATED)
 
 @dataclass(frozen=True, slots=True)
 class VolumeSize:
-    """A size in bytes with its disk offering, or with None for a root disk of a service offering."""
+    """A volume size in bytes, and its disk offering, or None for a root disk of a service offering."""
 
     size_bytes: int
     disk_offering_id: int | None
@@ -39,12 +39,13 @@ class VolumeSize:
 
 
 def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> None:
-    """Check that a volume can get this size now.
+    """Check that a volume can be resized now.
 
-    ``vm_state`` is the state of its VM, or None if no VM has the volume.
+    ``vm_state`` is the state of its VM, or None if the volume is not attached.
 
     Raises:
-        InvalidParameter: it is about to be attached; or it would shrink, is on a pool, and no stopped VM has it.
+        InvalidParameter: the volume is being attached; or it would shrink, exists in a pool, and is not attached to
+            a stopped VM.
     """
     if volume.state not in RESIZABLE:
         raise InvalidParameter(
@@ -56,24 +57,29 @@ def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None)
     if new.size_bytes >= volume.size_bytes or volume.pool_id is None or vm_state is VmState.STOPPED:
         return
     rule = "a volume that exists on its storage pool is made smaller only while a Stopped virtual machine has it; "
-    state = "no virtual machine has it" if vm_state is None else f"its virtual machine is {vm_state.value}"
+    state = (
+        "it is not attached to a virtual machine"
+        if vm_state is None
+        else f"its virtual machine is {vm_state.value}"
+    )
     raise InvalidParameter("id", str(volume.uuid), rule + state)
 
 
 def is_for_hypervisor(volume: Row[Any], new: VolumeSize, vm_state: VmState | None) -> bool:
-    """Return whether the hypervisor must resize it now: one that no guest uses grows when its VM starts."""
+    """Return whether the hypervisor must resize the volume now. An unused volume grows when its VM starts."""
     if volume.pool_id is None or new.size_bytes == volume.size_bytes:
         return False
     return new.size_bytes < volume.size_bytes or vm_state is VmState.RUNNING
 
 
 def resize(connection: Connection, volume: Row[Any], new: VolumeSize) -> None:
-    """Claim, count and write a volume's size; the caller holds the volume (``take_volume``).
+    """Claim, count and write a volume's new size. The caller has locked the volume (``take_volume``).
 
     Raises:
-        ResourceLimitExceeded: of primary storage, of the account or a domain above it.
-        ResourceUnavailable: its pool has no room.
-        TransactionConflict: repeat the whole transaction.
+        ResourceLimitExceeded: the limit of primary storage of the account or of a domain above it would be
+            exceeded.
+        ResourceUnavailable: the volume's pool has too little free capacity.
+        TransactionConflict: a concurrent transaction changed the volume; the whole transaction must be repeated.
     """
     more = new.size_bytes - volume.size_bytes
     if more > 0:

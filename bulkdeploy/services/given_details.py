@@ -65,5 +65,5 @@ def check_given_details(caller: Caller, details: Mapping[str, str], parameter: s
     of_devices = sorted(filter(is_device_parameter, details))
     if of_devices and not caller.is_root_admin:
         raise PermissionDenied(
-            f"Only root admins may give {parameter}[0].{of_devices[0]}: ask one for an offering that has it"
+            f"Only root admins may give {parameter}[0].{of_devices[0]}: ask one for an offering with this detail"
         )

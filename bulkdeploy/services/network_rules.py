@@ -249,7 +249,7 @@ def _vlan(
     if "vlan" in given:
         vlan = vlan_of(given["vlan"])
         if vlan in used and vlan != UNTAGGED and not given.get("bypassvlanoverlapcheck"):
-            rule = f"network {used[vlan]} has it; bypassvlanoverlapcheck=true takes it all the same"
+            rule = f"network {used[vlan]} already uses it; bypassvlanoverlapcheck=true allows this"
             raise InvalidParameter("vlan", given["vlan"], rule)
         return vlan
     offering = offerings[given["networkofferingid"].id]

@@ -123,7 +123,7 @@ def resolve_owners(connection: Connection, caller: Caller, named: Iterable[Named
         elif one.domain_id is None or one.account is None:
             raise InvalidCombination(
                 ("account", "domainid"),
-                "Account must be specified with domainId parameter: one says nothing without the other",
+                "Account must be specified with domainId parameter",
             )
         else:
             accounts[one] = (one.account, one.domain_id)

@@ -1,6 +1,6 @@
 """Callers and owners: roles, account types, the caller of a request and the owner of a resource.
 
-Pure values. Looked up by ``store.accounts.accounts``; used by every layer above.
+These are values without behaviour of their own. ``store.accounts`` reads them, and every layer above uses them.
 """
 
 import re
@@ -13,7 +13,7 @@ from bulkdeploy.domain.accounts.permissions import NO_RULES, RoleRules
 
 
 class RoleType(StrEnum):
-    """Role types as CloudStack writes them (``roletype`` on the wire)."""
+    """The role types in CloudStack's spelling (response field ``roletype``)."""
 
     ADMIN = "Admin"
     RESOURCE_ADMIN = "ResourceAdmin"
@@ -22,7 +22,7 @@ class RoleType(StrEnum):
 
 
 class AccountType(IntEnum):
-    """Account types by their wire number (``accounttype``)."""
+    """The account types by CloudStack's numbers (response field ``accounttype``)."""
 
     USER = 0
     ADMIN = 1
@@ -40,7 +40,7 @@ ACCOUNT_TYPE_NAMES: Mapping[AccountType, str] = {
 
 
 class AccountState(StrEnum):
-    """States of users and accounts; only ``enabled`` may call or be deployed for."""
+    """The states of users and accounts. Only enabled ones can call the API and get new VMs."""
 
     ENABLED = "enabled"
     DISABLED = "disabled"
@@ -121,7 +121,7 @@ class Owner:
 
     @property
     def is_root_admin(self) -> bool:
-        """True for accounts that resource limits never bind (CloudStack's ``checkResourceLimit``)."""
+        """True for accounts to which resource limits do not apply (CloudStack's ``checkResourceLimit``)."""
         return self.account_type is AccountType.ADMIN
 
 
@@ -156,11 +156,11 @@ class Caller:
         return Rights(self.role_type, self.rules)
 
     def may_call(self, api: str, authorized: frozenset[RoleType]) -> bool:
-        """Return whether the caller's role may call an API; see ``Rights.may_call``."""
+        """Return whether the caller's role may call an API, by the rules of ``Rights.may_call``."""
         return self.rights.may_call(api, authorized)
 
     def calling(self, api: str) -> "Caller":
-        """Return the caller for one call, with the projects in which the caller's roles deny this API."""
+        """Return the caller with ``closed_projects`` set for a call of this API."""
         if not self.project_rules:
             return self
         denied = (account for account, rules in self.project_rules if rules.verdict(api) is False)

@@ -26,9 +26,9 @@ class CallGuards:
     """The restrictions on calls of one account: its rate limit, its timestamps and its networks.
 
     Attributes:
-        throttled: the calls count towards the account's rate limit.
-        post_with_timestamp: changing calls must use POST and, if signed, expire soon (``expires``).
-        sources: CIDRs separated by commas from which calls are accepted; None: from anywhere.
+        throttled: whether the calls count towards the account's rate limit.
+        post_with_timestamp: whether changing calls must use POST and, if signed, expire soon (``expires``).
+        sources: CIDRs separated by commas from which calls are accepted, or None for no restriction.
     """
 
     throttled: bool
@@ -37,9 +37,9 @@ class CallGuards:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "CallGuards":
-        """Create the conditions from values by scope and name, as ``Account api.allowed.source.cidr.list``.
+        """Create the restrictions from setting values by scope and name.
 
-        Others have their default.
+        A key is such as ``Account api.allowed.source.cidr.list``. Missing settings have their default.
         """
 
         def value(name: str) -> str:
@@ -51,22 +51,22 @@ class CallGuards:
         return cls(value(THROTTLING) == "true", value(POST_WITH_TIMESTAMP) == "true", sources if checked else None)
 
     def admits(self, address: str) -> bool:
-        """Return whether a call from this IP address may be answered.
+        """Return whether calls from this IP address are accepted.
 
-        One from an address that cannot be read may not.
+        With restricted networks, a text that is not an address is not accepted.
         """
         return self.sources is None or is_within(address, self.sources)
 
 
 class ChangeByGet(BulkDeployError):
-    """A GET request would change something, and ``enforce.post.requests.and.timestamps`` is true (405)."""
+    """Raised when a GET request would change data and ``enforce.post.requests.and.timestamps`` is set (405)."""
 
     def __init__(self, command: str) -> None:
         super().__init__(f"{command} changes something: please use HTTP POST")
 
 
 class UnknownParameters(ParameterError):
-    """A command does not have these parameters, and ``api.unknown.parameters.refused`` is true (431 / 9999)."""
+    """Raised for unknown parameters of a command if ``api.unknown.parameters.refused`` is true (431 / 9999)."""
 
     def __init__(self, command: str, parameters: Sequence[str]) -> None:
         self.command, self.parameters = command, tuple(parameters)
@@ -76,6 +76,6 @@ class UnknownParameters(ParameterError):
 
 
 def shown_names(names: Sequence[str]) -> str:
-    """Return names that a caller sent, as an answer repeats them: not too many, and none too long."""
+    """Return names that a caller sent as a text for an error. Long names and long lists are cut."""
     more = "" if len(names) <= MOST_NAMES else f" and {len(names) - MOST_NAMES} more"
     return ", ".join(name[:LONGEST_NAME] for name in names[:MOST_NAMES]) + more

@@ -1,12 +1,13 @@
 """The delay after wrong passwords before the next password is checked.
 
-Wrong passwords count for the pair of user and address, and for the address. So wrong passwords from one address do
-not delay the user at another address, and no stranger can lock anybody out. Delays are for everybody, the default
-admin included, and all API processes share them. From an address that the user has logged in from before, the
-password is checked even during a delay: the correct one is accepted, a wrong one is answered like any other attempt
-during the delay. CloudStack has no delays:
-it disables a user after ``incorrect.login.attempts.allowed`` wrong passwords, its API keys included, and never the
-default admin.
+Wrong passwords count for the pair of user and address, and for the address. Therefore wrong passwords from one
+address do not delay the user at another address, and a stranger cannot lock out a user. Delays apply to all users,
+including the default admin, and all API processes share them. From an address from which the user has logged in
+before, the password is checked even during a delay: the correct password is accepted, and a wrong one gets the same
+response as any other attempt during the delay.
+
+CloudStack has no delays: it disables a user with its API keys after ``incorrect.login.attempts.allowed`` wrong
+passwords, but never the default admin.
 """
 
 from dataclasses import dataclass

@@ -31,7 +31,7 @@ class RoleRule:
 
 @dataclass(frozen=True)
 class RoleRules:
-    """The rules of a role in their order. A rule without ``*`` is looked up by its name instead of by a search."""
+    """The rules of a role in their order. A rule without ``*`` is found by its name without a search."""
 
     rules: tuple[RoleRule, ...] = ()
 
@@ -62,13 +62,13 @@ NO_RULES = RoleRules()
 
 
 def rules_of(pairs: Iterable[tuple[str, bool]]) -> RoleRules:
-    """Return rules from pairs of pattern and whether the rule allows."""
+    """Create rules from pairs of pattern and whether the rule allows."""
     return RoleRules(tuple(RoleRule(pattern, allow) for pattern, allow in pairs))
 
 
 @lru_cache(MOST_PARSED)
 def parse_rules(text: str | None) -> RoleRules:
-    """Return the rules that a text describes: lines of ``+`` (allow) or ``-`` (deny) and the pattern."""
+    """Parse the rules in a text: lines of ``+`` (allow) or ``-`` (deny) and the pattern. None means no rules."""
     if not text:
         return NO_RULES
     return rules_of((line[1:], line[0] == "+") for line in text.split(SEPARATOR))

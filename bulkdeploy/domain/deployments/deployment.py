@@ -1,7 +1,7 @@
 """Deploy calls: requests, the facts against which rules are checked, and results (one file: one vocabulary).
 
-A ``DeployCall`` has a ``DeployRequest``, with ids resolved, for each configuration. A ``DeploySpec`` is a request
-that broke no rule, in the sizes and ids that are written. Units: MHz, MiB, bytes.
+A ``DeployCall`` has a ``DeployRequest`` with resolved ids for each configuration. A ``DeploySpec`` is a request
+that violates no rule, with the sizes and ids that are written. Units: MHz, MiB, bytes.
 """
 
 from collections.abc import Mapping
@@ -51,7 +51,7 @@ class NamedNic:
 
     @property
     def mac_parameter(self) -> str:
-        """The parameter that asks for the MAC address."""
+        """The parameter that requests the MAC address."""
         return "macaddress" if self.network_id is None else "iptonetworklist"
 
 
@@ -181,7 +181,7 @@ class DeployRequest:
 
 
 class ScaleInPolicy(StrEnum):
-    """The order in which a managed deployment chooses VMs to remove."""
+    """The order in which a managed deployment removes VMs."""
 
     BALANCED = "Balanced"
     """The VMs that stay are spread as evenly as possible over clusters and hosts; then the newest go first."""
@@ -192,16 +192,16 @@ class ScaleInPolicy(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RecordedCall:
-    """A deploy call of a managed deployment, by which more VMs are deployed later.
+    """The deploy call of a managed deployment, which is repeated to deploy more VMs later.
 
     Attributes:
-        command: its command.
-        parameters: its parameters as texts, without those that only mean the one call.
-        scale_in_policy: how VMs are chosen that are removed.
+        command: the name of its command.
+        parameters: its parameters as texts, without those that apply only to the one call.
+        scale_in_policy: the order in which VMs are removed.
         autoheal: whether broken VMs are healed.
-        heal_after_s: seconds for which a VM is Stopped until it is broken; None: the default.
-        health_check: the check that the guest of an available VM answers; None: there is none.
-        health_timeout_s: seconds for which a guest may not answer until its VM counts as failed; None: the default.
+        heal_after_s: the seconds after which a Stopped VM counts as broken, or None for the default.
+        health_check: the health check that the guest of an available VM must answer, or None.
+        health_timeout_s: the seconds without an answer after which a VM counts as failed, or None for the default.
     """
 
     command: str
@@ -221,12 +221,12 @@ class DeployCall:
 
     Attributes:
         caller: the user who makes the call.
-        listed: the call has a list of VMs; errors name its entries.
-        partial: VMs that do not fit are left out, and the others are deployed.
-        request_id: the API request that the jobs belong to.
-        traceparent: the trace that the jobs belong to.
-        recorded: the call itself, if its deployment is to be managed.
-        grown_from: the managed deployment, by id, that gets the VMs.
+        listed: whether the call has a list of VMs; errors then name the entries.
+        partial: whether VMs that do not fit are left out while the others are deployed.
+        request_id: the id of the API request to which the jobs belong.
+        traceparent: the trace to which the jobs belong.
+        recorded: the call itself, if its deployment becomes a managed one.
+        grown_from: the id of the managed deployment that gets the VMs, or None.
     """
 
     caller: Caller
@@ -245,7 +245,7 @@ class DeployCall:
 
     @property
     def count(self) -> int:
-        """The number of VMs that the call asks for."""
+        """The number of requested VMs."""
         return sum(request.count for request in self.requests)
 
     @property
@@ -255,7 +255,10 @@ class DeployCall:
 
     @property
     def is_alone(self) -> bool:
-        """True if the call shares no transaction: it may be undone to a savepoint, or wait for the same call."""
+        """True if the call must not share a transaction with other calls.
+
+        Such a call may roll back to a savepoint, or wait for an earlier call with the same token.
+        """
         shared = self.shared
         return (
             self.partial
@@ -281,7 +284,7 @@ class ZoneFacts:
 
 @dataclass(frozen=True, slots=True)
 class OfferingFacts:
-    """A service offering; ``cpu_number``, ``cpu_mhz``, ``memory_mib`` None where custom."""
+    """The properties of a service offering that deploy rules need. Sizes that the call chooses are None."""
 
     id: int
     name: str
@@ -306,13 +309,13 @@ class OfferingFacts:
 
     @property
     def is_custom(self) -> bool:
-        """True where the deploy call must bring CPU or memory along."""
+        """True if the deploy call must choose CPU or memory."""
         return self.cpu_number is None or self.cpu_mhz is None or self.memory_mib is None
 
 
 @dataclass(frozen=True, slots=True)
 class DiskOfferingFacts:
-    """A disk offering; ``disk_gib`` is 0 where customized."""
+    """The properties of a disk offering that deploy rules need. ``disk_gib`` is 0 if the call chooses the size."""
 
     id: int
     name: str
@@ -362,7 +365,7 @@ class TemplateFacts:
 
 @dataclass(frozen=True, slots=True)
 class NetworkFacts:
-    """A guest network as deploy rules see it."""
+    """The properties of a guest network that deploy rules need."""
 
     id: int
     uuid: UUID
@@ -396,7 +399,7 @@ class NetworkFacts:
 
 @dataclass(frozen=True, slots=True)
 class AffinityFacts:
-    """An affinity group as the placement needs it.
+    """The properties of an affinity group that placement needs.
 
     If ``account_id`` is None, the group belongs to the whole domain.
     """

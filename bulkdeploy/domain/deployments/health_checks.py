@@ -14,13 +14,16 @@ LONGEST_TIMEOUT_S = 86400
 
 @dataclass(frozen=True, slots=True)
 class HealthCheck:
-    """A check that a guest answers if it is healthy. ``port`` is a TCP port; None means the guest agent."""
+    """A health check of a guest.
+
+    ``port`` is the TCP port to connect to; None means that the guest agent is queried.
+    """
 
     port: int | None = None
 
     @classmethod
     def read(cls, given: str) -> Self | None:
-        """Return the check of a text such as ``agent`` or ``tcp:22``, or None for ``none``.
+        """Parse a health check such as ``agent`` or ``tcp:22``. Returns None for ``none``.
 
         Raises:
             InvalidParameter: the text is none of these, or the port is not from 1 to 65535.
@@ -51,8 +54,9 @@ class GuestHealth:
     """The health of a guest by its checks so far.
 
     Attributes:
-        is_answering: the guest answered a recent check, which began after the newest change of its VM's state.
-        is_lost: the VM runs, and its guest has never answered since its start, for as long as the timeout.
+        is_answering: whether the guest answered a recent check, which began after the last change of its VM's
+            state.
+        is_lost: whether the VM runs and its guest has not answered since its start for at least the timeout.
     """
 
     is_answering: bool = False

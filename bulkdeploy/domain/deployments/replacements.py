@@ -1,7 +1,7 @@
 """Rolling replacements of a managed deployment's VMs: their rules, and the choice of the next step.
 
-A step is chosen from the state of all VMs and from nothing that an earlier step remembered. So any sweeper may take
-the next step after any other one died.
+A step is chosen only from the state of all VMs, not from data of earlier steps. Therefore any sweeper may execute
+the next step after another sweeper died.
 """
 
 from collections.abc import Sequence
@@ -40,13 +40,14 @@ class Member:
 
     Attributes:
         id: the VM.
-        is_old: the VM has the previous parameters and is to be replaced.
-        is_available: the VM runs, no job works on it, and if it was replaced, its guest answers the health check.
-        is_broken: the VM is in state Error, or its guest did not answer the health check in time.
-        has_job: a job works on the VM.
-        has_failed: this replacement could not restore the VM, and counted that as a failure.
-        was_counted: the failure of this new VM was counted before the replacement was resumed.
-        awaits_answer: the VM was replaced and runs, and its guest does not answer the health check yet.
+        is_old: whether the VM has the previous parameters and must be replaced.
+        is_available: whether the VM runs, has no unfinished job and, if it was replaced, its guest answers the
+            health check.
+        is_broken: whether the VM is in state Error, or its guest did not answer the health check in time.
+        has_job: whether the VM has an unfinished job.
+        has_failed: whether this replacement could not restore the VM, and counted that as a failure.
+        was_counted: whether the failure of this new VM was counted before the replacement was resumed.
+        awaits_answer: whether the VM was replaced and runs, and its guest does not answer the health check yet.
     """
 
     id: int
@@ -65,13 +66,13 @@ class ReplacementRules:
 
     Attributes:
         method: how VMs are replaced.
-        desired: the VMs that the deployment is to have.
-        total: the VMs that were to be replaced when the replacement began.
-        max_surge: the VMs that there may be beyond ``desired``.
-        max_unavailable: the VMs of ``desired`` that may be unavailable.
-        pause_at: the replacement pauses when so many VMs are replaced; None: it does not.
-        max_failures: the replacement fails if more VMs fail.
-        failures: VMs that failed so far.
+        desired: the number of VMs that the deployment should have.
+        total: the number of VMs to replace when the replacement began.
+        max_surge: the maximum number of VMs in excess of ``desired``.
+        max_unavailable: how many of the ``desired`` VMs may be unavailable.
+        pause_at: the number of replaced VMs at which the replacement pauses, or None.
+        max_failures: the number of failed VMs above which the replacement fails.
+        failures: the number of VMs that have failed so far.
     """
 
     method: ReplaceMethod
@@ -89,11 +90,12 @@ class ReplacementStep:
     """The next step of a replacement.
 
     Attributes:
-        state: the state of the replacement from now on.
+        state: the new state of the replacement.
         create: the number of VMs to deploy.
-        remove: VMs to destroy.
-        restore: VMs to restore.
-        failed: new VMs that are broken and count as failures; they are in ``remove`` unless the replacement fails.
+        remove: the ids of VMs to destroy.
+        restore: the ids of VMs to restore.
+        failed: the ids of new VMs that are broken and count as failures; they are in ``remove`` unless the
+            replacement fails.
     """
 
     state: ReplacementState = ReplacementState.IN_PROGRESS
@@ -145,7 +147,7 @@ def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Seque
 
 
 def _broken(new: Sequence[Member]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Return the ids of new VMs that are broken, and of those among them whose failure was not counted yet.
+    """Return the ids of broken new VMs, and the ids of those whose failure was not counted yet.
 
     Broken VMs are destroyed and deployed again.
     """
@@ -154,14 +156,17 @@ def _broken(new: Sequence[Member]) -> tuple[tuple[int, ...], tuple[int, ...]]:
 
 
 def _kept_until_resumed(rules: ReplacementRules, old: Sequence[Member]) -> int:
-    """Return how many of the old VMs stay until a person continues. Users may have destroyed some of these."""
+    """Return how many of the old VMs are kept until a user resumes the paused replacement.
+
+    Users may have destroyed some of these VMs.
+    """
     return 0 if rules.pause_at is None else min(len(old), max(0, rules.total - rules.pause_at))
 
 
 def _removable(
     rules: ReplacementRules, members: Sequence[Member], candidates: Sequence[Member], most: int
 ) -> tuple[int, ...]:
-    """Return at most ``most`` candidates that may become unavailable now: first the unavailable ones."""
+    """Return the ids of at most ``most`` candidates that may become unavailable now, unavailable VMs first."""
     failed = sum(vm.has_failed and not vm.is_available for vm in members)
     spare = sum(vm.is_available for vm in members) - (rules.desired - rules.max_unavailable - failed)
     idle = [vm for vm in candidates if not vm.has_job]

@@ -4,7 +4,7 @@ from enum import IntEnum
 
 
 class CapacityType(IntEnum):
-    """``type`` of a capacity row. Units: memory and storage bytes, CPU MHz, the rest pieces."""
+    """The types of capacity, by CloudStack's numbers. Units: memory and storage bytes, CPU MHz, others pieces."""
 
     MEMORY = 0
     CPU = 1

@@ -10,7 +10,7 @@ HIGHEST_PRIORITY = 1000
 
 
 class HaState(StrEnum):
-    """``hastate`` of a host."""
+    """The states of host HA (response field ``hastate``)."""
 
     DISABLED = "Disabled"
     AVAILABLE = "Available"
@@ -33,7 +33,7 @@ class HaState(StrEnum):
 
 
 class HaEvent(StrEnum):
-    """An event that moves a host from one state to another."""
+    """The events that change the HA state of a host."""
 
     ELIGIBLE = "Eligible"
     INELIGIBLE = "Ineligible"
@@ -89,15 +89,15 @@ class HaSettings:
     """The settings of host HA: when a host is checked, recovered and fenced (``kvm.ha.*`` of its cluster).
 
     Attributes:
-        check_interval_s: seconds from the end of an activity check to the beginning of the next, because guests
-            can show activity only between two checks.
-        check_timeout_s: seconds after which an activity check that has no result counts as not made.
-        checks: activity checks before it is decided whether the host is active.
+        check_interval_s: the seconds from the end of an activity check to the beginning of the next. Guests can
+            show activity only between two checks.
+        check_timeout_s: the seconds after which an activity check without a result is ignored.
+        checks: the number of activity checks before it is decided whether the host is active.
         failure_ratio: the host is inactive if a larger share of its checks failed.
-        degraded_s: seconds after which a Degraded host is checked again.
-        recoveries: resets before the host is fenced.
-        recover_timeout_s: seconds that a reset may take.
-        recover_wait_s: seconds that a host gets to answer after a reset.
+        degraded_s: the seconds after which a Degraded host is checked again.
+        recoveries: the number of resets before the host is fenced.
+        recover_timeout_s: the maximum duration of a reset in seconds.
+        recover_wait_s: the seconds within which a host must answer after a reset.
     """
 
     check_interval_s: float
@@ -112,15 +112,17 @@ class HaSettings:
 
 @dataclass(frozen=True, slots=True)
 class HaSignals:
-    """The facts about a host that decide its next event.
+    """The facts about a host that determine its next event.
 
     Attributes:
-        is_enabled: host HA is enabled for the host, its cluster and its zone.
-        is_eligible: the host is in operation, can be fenced, and another host can take its virtual machines.
-        answers: the host answers its driver.
-        is_withheld: so many hosts are silent that the sweeper may be cut off: nothing is reset or fenced.
-        is_fenced: the host is verified to be off.
-        is_fencing: a job that fences the host is under way.
+        is_enabled: whether host HA is enabled for the host, its cluster and its zone.
+        is_eligible: whether the host is in operation, can be fenced, and another host can take over its virtual
+            machines.
+        answers: whether the host answers its driver.
+        is_withheld: whether so many hosts are silent that the sweeper may be disconnected, so that no host is reset
+            or fenced.
+        is_fenced: whether the host was verified to be off.
+        is_fencing: whether an unfinished job fences the host.
     """
 
     is_enabled: bool
@@ -136,13 +138,13 @@ class HaRecord:
     """The progress of high availability for a host.
 
     Attributes:
-        state: the state.
-        in_state_s: seconds since the host came into the state.
-        since_check_s: seconds since its last activity check began; None: there was none since it answered.
-        checks: activity checks with a result since it answered, or since it was last decided.
-        failed_checks: those that found no activity.
-        recoveries: resets since it answered.
-        since_reset_s: seconds since a reset began that has no result yet; None: there is none.
+        state: the HA state.
+        in_state_s: the seconds since the host entered the state.
+        since_check_s: the seconds since its last activity check began, or None if there was none since it answered.
+        checks: the number of activity checks with a result since it answered, or since the last decision.
+        failed_checks: the number of these checks that found no activity.
+        recoveries: the number of resets since it answered.
+        since_reset_s: the seconds since the beginning of a reset that has no result yet, or None.
     """
 
     state: HaState
@@ -155,7 +157,7 @@ class HaRecord:
 
 
 def next_event(record: HaRecord, signals: HaSignals, settings: HaSettings) -> HaEvent | None:
-    """Return the event that moves a host on now, or None if there is none.
+    """Return the next event that changes the HA state of a host, or None if there is none now.
 
     RETRY_RECOVERY begins a reset, and PERFORM_ACTIVITY_CHECK a check. Their results are events of their own.
     """

@@ -4,7 +4,7 @@ from enum import StrEnum
 
 
 class PowerState(StrEnum):
-    """``powerstate`` of a host's out-of-band management."""
+    """The power states of hosts (response field ``powerstate``)."""
 
     ON = "On"
     OFF = "Off"
@@ -15,7 +15,7 @@ class PowerState(StrEnum):
 
 
 class PowerAction(StrEnum):
-    """``action`` of issueOutOfBandManagementPowerAction."""
+    """The values of the parameter ``action`` of issueOutOfBandManagementPowerAction."""
 
     ON = "ON"
     OFF = "OFF"

@@ -40,7 +40,7 @@ LAST_PORT = 65535
 
 
 class StorageUrlError(ValueError):
-    """Raised for a URL that names no storage pool. The text is the rule that the URL breaks, without the URL."""
+    """Raised for a URL that does not name a storage pool. The text is the violated rule, without the URL."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ def show_storage_url(url: str) -> str:
 
 
 def read_storage_url(url: str) -> StorageUrl:
-    """Return the parts of a URL of a storage pool.
+    """Parse a URL of a storage pool.
 
     Raises:
-        StorageUrlError: no pool can have this URL.
+        StorageUrlError: the URL does not name a storage pool.
     """
     scheme = url.partition(":")[0].lower()
     if scheme not in POOL_TYPES:
@@ -103,7 +103,7 @@ def _read_rbd_url(url: str) -> StorageUrl:
 
 
 def _ceph_secret(written: str) -> str:
-    """Return the key of a Ceph user in Ceph's alphabet."""
+    """Convert the secret in a URL to Ceph's base64 alphabet."""
     secret = written.replace("-", "+").replace("_", "/")
     try:
         base64.b64decode(secret, validate=True)

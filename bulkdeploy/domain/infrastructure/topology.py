@@ -8,7 +8,7 @@ ARCHITECTURE = "x86_64"
 
 
 class NetworkType(StrEnum):
-    """``networktype`` of a zone."""
+    """The network types of zones (response field ``networktype``)."""
 
     BASIC = "Basic"
     ADVANCED = "Advanced"
@@ -38,7 +38,7 @@ ALLOCATION_POLICIES = tuple(policy.value for policy in AllocationPolicy)
 
 
 class HostState(StrEnum):
-    """``state`` of a host: whether its agent answers."""
+    """The states of hosts (response field ``state``), which tell whether a host's agent answers."""
 
     UP = "Up"
     DOWN = "Down"
@@ -75,7 +75,7 @@ class StorageType(StrEnum):
 
 
 class HypervisorType(StrEnum):
-    """Hypervisor types in CloudStack's spelling."""
+    """The hypervisor types in CloudStack's spelling."""
 
     XENSERVER = "XenServer"
     KVM = "KVM"
@@ -90,7 +90,7 @@ class HypervisorType(StrEnum):
 
     @classmethod
     def parse(cls, text: str) -> "HypervisorType | None":
-        """Return the type spelled ``text`` in any case, or None."""
+        """Return the type with this name, ignoring case, or None if there is none."""
         return next((kind for kind in cls if kind.value.lower() == text.lower()), None)
 
 
@@ -127,7 +127,7 @@ class TemplateKind(StrEnum):
 
 
 class VolumeType(StrEnum):
-    """``type`` of a volume."""
+    """The types of volumes (response field ``type``)."""
 
     ROOT = "ROOT"
     DATADISK = "DATADISK"

@@ -1,4 +1,4 @@
-"""Addresses of networks that are given by gateway and netmask."""
+"""Addresses of networks that are defined by gateway and netmask."""
 
 from dataclasses import dataclass
 from ipaddress import IPv4Address, IPv4Network
@@ -12,7 +12,7 @@ GENERATED_MACS = "1e:"
 
 @dataclass(frozen=True, slots=True)
 class GivenNic:
-    """The addresses that a cloud gave to a nic of a VM."""
+    """The addresses that an upstream cloud assigned to a NIC of a VM."""
 
     network_uuid: UUID
     mac_address: str
@@ -27,20 +27,20 @@ def subnet_of(gateway: str, netmask: str) -> IPv4Network:
 
 
 def check_in_subnet(parameter: str, address: str, subnet: IPv4Network) -> None:
-    """Check that an address is one that a machine of the network may have.
+    """Check that an address can be assigned to a machine in a network. Errors name ``parameter``.
 
     Raises:
-        InvalidParameter: it is outside, or the network's first or last.
+        InvalidParameter: the address is outside of the network, or is its first or last address.
     """
     if not subnet.network_address < IPv4Address(address) < subnet.broadcast_address:
         raise InvalidParameter(parameter, address, f"it must be an address of the gateway's network {subnet}")
 
 
 def check_order(start: str, end: str, parameter: str = "endip") -> None:
-    """Check that a range does not end before it begins.
+    """Check that the last address of a range is not below its first address. Errors name ``parameter``.
 
     Raises:
-        InvalidParameter: it does.
+        InvalidParameter: the last address is below the first.
     """
     if IPv4Address(end) < IPv4Address(start):
         raise InvalidParameter(parameter, end, f"it must not be below startip {start}")

@@ -1,4 +1,4 @@
-"""Subnets and VLANs of guest networks: read from the parameters of a call and checked."""
+"""Subnets and VLANs of guest networks: parsed from the parameters of a call and checked."""
 
 import re
 from collections.abc import Collection
@@ -18,7 +18,7 @@ VLAN = re.compile(r"(vlan://|vxlan://)?([0-9]{1,8}|untagged)", re.IGNORECASE)
 
 
 class GuestType(StrEnum):
-    """Types of guest networks."""
+    """The types of guest networks."""
 
     ISOLATED = "Isolated"
     SHARED = "Shared"
@@ -27,7 +27,7 @@ class GuestType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class RequestedSubnet:
-    """The subnet that a call asks for, unchecked."""
+    """The subnet that a call requests, not checked yet. Values that were not given are None."""
 
     gateway: str | None = None
     netmask: str | None = None
@@ -35,7 +35,7 @@ class RequestedSubnet:
     end_ip: str | None = None
 
     def given(self) -> dict[str, str]:
-        """Return the parameters that were given, by their names on the wire."""
+        """Return the given values by the names of their parameters."""
         named = {"gateway": self.gateway, "netmask": self.netmask, "startip": self.start_ip, "endip": self.end_ip}
         return {name: value for name, value in named.items() if value is not None}
 
@@ -59,7 +59,7 @@ def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: s
     assigned.
 
     Raises:
-        InvalidParameter, InvalidCombination: the first rule that is broken.
+        InvalidParameter, InvalidCombination: about the first violated rule.
     """
     given = requested.given()
     if guest_type is GuestType.L2:
@@ -85,10 +85,10 @@ def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: s
 
 
 def vlan_of(text: str) -> str:
-    """Return the stored form of a VLAN: its number, or ``untagged``.
+    """Return the stored form of a VLAN in a call: its number, or ``untagged``.
 
     Raises:
-        InvalidParameter: it is neither.
+        InvalidParameter: the text is neither a VLAN number nor ``untagged``.
     """
     match = VLAN.fullmatch(text)
     most = HIGHEST_VXLAN if text.lower().startswith("vxlan") else HIGHEST_VLAN
@@ -98,7 +98,7 @@ def vlan_of(text: str) -> str:
 
 
 def free_vlan(vlan_range: str, used: Collection[str]) -> str | None:
-    """Return the lowest VLAN of a range (``100-199``, more separated by commas) that is not used, or None."""
+    """Return the lowest unused VLAN of a range such as ``100-199`` (several separated by commas), or None."""
     for part in vlan_range.split(","):
         first, _, last = part.strip().partition("-")
         if first.isdigit() and (last or first).isdigit():

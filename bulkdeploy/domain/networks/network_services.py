@@ -1,7 +1,7 @@
 """The network services that VMs can get, and their providers, in CloudStack's terms.
 
-bulkdeploy gives VMs addresses and keeps security groups' rules; it runs no routers. Providers other than
-these are appliances that bulkdeploy does not control.
+bulkdeploy assigns addresses to VMs and applies rules of security groups; it runs no routers. Other providers are
+appliances that bulkdeploy does not control.
 """
 
 from collections.abc import Mapping

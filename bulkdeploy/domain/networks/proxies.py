@@ -1,8 +1,8 @@
 """The address of the client behind trusted proxies.
 
-Source: CloudStack's settings ``proxy.header.verify``, ``proxy.header.names`` and ``proxy.cidr``. CloudStack
-believes the first address of a header, which the client may have written itself; here the last one counts that is
-not a trusted proxy's own, for each proxy adds the address that it sees.
+Source: CloudStack's settings ``proxy.header.verify``, ``proxy.header.names`` and ``proxy.cidr``. CloudStack uses
+the first address of a header, which the client may have written itself. Here the last address that does not belong
+to a trusted proxy is used, because each proxy appends the address that it sees.
 """
 
 from collections.abc import Callable
@@ -19,8 +19,8 @@ class ProxySettings:
     """The trusted proxies, and the headers in which they name clients.
 
     Attributes:
-        names: of headers, in the order in which they are looked at.
-        networks: of the proxies, as CIDRs separated by commas; blank: none is trusted.
+        names: the names of headers, in the order in which they are searched.
+        networks: the networks of trusted proxies, as CIDRs separated by commas; blank if no proxy is trusted.
     """
 
     names: tuple[str, ...] = ()
@@ -38,11 +38,15 @@ class ProxySettings:
         return cls(tuple(name for name in names if name), networks) if networks else cls()
 
     def trusts(self, address: str) -> bool:
-        """Return whether calls from this address are a trusted proxy's."""
+        """Return whether this address belongs to a trusted proxy."""
         return bool(self.networks) and is_within(address, self.networks)
 
     def client(self, peer: str, header: Callable[[str], str | None]) -> str:
-        """Return the address of the client. ``peer`` is the other end of the connection, which may be a proxy."""
+        """Return the address of the client of a connection.
+
+        ``peer`` is the other end of the connection, which may be a trusted proxy. ``header`` returns the value of a
+        header by name, or None.
+        """
         if not self.trusts(peer):
             return peer
         reported = (self._recorded(header(name) or "") for name in self.names)

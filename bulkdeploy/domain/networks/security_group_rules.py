@@ -11,7 +11,7 @@ HIGHEST_PORT, HIGHEST_ICMP_NUMBER, ANY_ICMP = 65535, 255, -1
 
 
 class Direction(StrEnum):
-    """The direction of the traffic that a rule is about."""
+    """The directions of the traffic to which a rule applies."""
 
     INGRESS = "ingress"
     EGRESS = "egress"
@@ -37,10 +37,10 @@ class Traffic:
     icmp_code: int | None = None
 
     def check(self) -> None:
-        """Check the ports or ICMP numbers of a rule: all needed ones are given, in range, and fit the protocol.
+        """Check that all needed ports or ICMP numbers are given, are in range, and fit the protocol.
 
         Raises:
-            InvalidParameter, InvalidCombination: the first rule that is broken.
+            InvalidParameter, InvalidCombination: about the first violated rule.
         """
         ports = {"startport": self.start_port, "endport": self.end_port}
         icmp = {"icmptype": self.icmp_type, "icmpcode": self.icmp_code}
@@ -74,7 +74,7 @@ class Traffic:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Traffic that is let through to or from a network, in CIDR notation."""
+    """A rule that allows traffic to or from a network in CIDR notation."""
 
     direction: Direction
     traffic: Traffic
@@ -90,10 +90,10 @@ class PeerGroup:
 
 
 def check_cidrs(cidrs: Sequence[str]) -> None:
-    """Reject texts that are not IPv4 or IPv6 networks in CIDR notation.
+    """Check that texts are IPv4 or IPv6 networks in CIDR notation.
 
     Raises:
-        InvalidParameter: names the first that is none.
+        InvalidParameter: names the first text that is not a network.
     """
     for cidr in cidrs:
         if not _is_cidr(cidr):

@@ -7,7 +7,7 @@ IPV6_PREFIX = 64
 
 
 def are_networks(text: str) -> bool:
-    """Return whether a text is a list of networks, with at least one."""
+    """Return whether a text is a list of at least one network in CIDR notation, separated by commas."""
     try:
         return bool([ip_network(part.strip(), strict=False) for part in text.split(",")])
     except ValueError:

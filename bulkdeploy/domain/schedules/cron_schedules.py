@@ -1,7 +1,7 @@
 """Schedules in the format of cron: five fields, in a time zone, between two dates.
 
-A time that the clocks skip in spring is made up for when they have moved. A time that comes twice in autumn is one
-occurrence, unless the expression names every hour or every minute.
+A time that the clocks skip in spring is replaced by the first time after the change. A time that occurs twice in
+autumn is one occurrence, unless the expression names every hour or every minute.
 """
 
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ LONGEST = 255
 
 @dataclass(frozen=True, slots=True)
 class CronSchedule:
-    """The times that a cron expression names in ``zone``, from ``start`` to ``end``; both belong to it."""
+    """The times of a cron expression in the time zone ``zone``, from ``start`` to ``end``, both included."""
 
     expression: str
     zone: ZoneInfo
@@ -24,7 +24,7 @@ class CronSchedule:
     end: datetime | None = None
 
     def next_after(self, moment: datetime) -> datetime | None:
-        """Return the first time later than ``moment``, or None if there is none until ``end``."""
+        """Return the first time later than ``moment``, or None if there is none up to ``end``."""
         after = max(moment, self.start - timedelta(seconds=1))
         # Within the hour that comes twice its first times are named again; only moments in UTC can be compared.
         named = (at.astimezone(UTC) for at in CronSim(self.expression, after.astimezone(self.zone)))
@@ -33,7 +33,7 @@ class CronSchedule:
 
 
 def describe_cron(expression: str) -> str | None:
-    """Return a cron expression in words.
+    """Return a description of a cron expression in words.
 
     Returns None if the expression does not have five fields or matches no time.
     """

@@ -1,7 +1,7 @@
 """Occurrences of schedules: which one is due, and when the next one is planned.
 
-A row has a schedule and the time of its next occurrence. The process that handles an occurrence locks the row,
-does the work and moves the time in one transaction. Each occurrence is therefore handled once, with any number of
+A row has a schedule and the time of its next occurrence. The process that handles an occurrence locks the row, does
+the work and updates the time in one transaction. Therefore each occurrence is handled once, with any number of
 sweepers.
 """
 
@@ -19,11 +19,11 @@ class Schedule(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class DueOccurrence:
-    """The occurrence that a due row is handled for.
+    """The occurrence for which a due row is handled.
 
     Attributes:
-        at: the time of the occurrence. None: every occurrence that passed is too old to be handled.
-        following: when the next occurrence is planned. None: the schedule has ended.
+        at: the time of the occurrence, or None if all occurrences that passed are too old to be handled.
+        following: the time of the next occurrence, or None if the schedule has ended.
     """
 
     at: datetime | None

@@ -1,7 +1,7 @@
 """Custom actions of extensions: the parameters that an action declares, and the values that a call gives for them.
 
-The rules are those of CloudStack 4.21 and 4.22 (``ExtensionCustomAction.Parameter``). A declared parameter is kept
-as the object that ``listCustomActions`` answers.
+The rules are those of CloudStack 4.21 and 4.22 (``ExtensionCustomAction.Parameter``). A declared parameter is
+stored in the form in which ``listCustomActions`` returns it.
 """
 
 import re
@@ -54,10 +54,10 @@ class ValueFormat(StrEnum):
 
 
 def declared_parameters(given: Sequence[Mapping[str, str]]) -> list[dict[str, Any]]:
-    """Return the parameters that a call declares for an action, as ``listCustomActions`` answers them.
+    """Return the parameters that a call declares for an action, in the form of ``listCustomActions``.
 
     Raises:
-        InvalidParameter: an entry breaks a rule, or two entries have one name.
+        InvalidParameter: an entry violates a rule, or two entries have the same name.
     """
     found: dict[str, dict[str, Any]] = {}
     for entry in given:
@@ -99,12 +99,12 @@ def _member(kind: type[StrEnum], written: str, what: str) -> Any:
 
 
 def checked_values(declared: Iterable[Mapping[str, Any]], given: Mapping[str, str]) -> dict[str, Any]:
-    """Return the values that a call gives for an action, of the JSON types that the extension gets.
+    """Convert the values that a call gives for an action to the JSON types that the extension gets.
 
-    Values that no parameter is declared for stay texts. An action without parameters gets no values at all.
+    Values without a declared parameter remain texts. An action without parameters gets no values at all.
 
     Raises:
-        InvalidParameter: a required value is missing or empty, or a value breaks the rules of its parameter.
+        InvalidParameter: a required value is missing or empty, or a value violates the rules of its parameter.
     """
     by_name = {parameter["name"]: parameter for parameter in declared}
     if not by_name:
@@ -116,7 +116,7 @@ def checked_values(declared: Iterable[Mapping[str, Any]], given: Mapping[str, st
 
 
 def _value(parameter: Mapping[str, Any], written: str) -> Any:
-    """Return a value of its JSON type; an error repeats no value of a password."""
+    """Convert a value to its JSON type. Errors do not contain values of passwords."""
     shown = "***" if parameter["validationformat"] == ValueFormat.PASSWORD else written
     read, must = _READERS[ValueType(parameter["type"]), ValueFormat(parameter["validationformat"])]
     value = read(written) if written.strip() else None
@@ -177,7 +177,7 @@ _READERS: Mapping[tuple[ValueType, ValueFormat], tuple[Callable[[str], Any], str
 
 
 def message_of(template: str | None, default: str, names: Mapping[str, str]) -> str:
-    """Return the message of an action's end, with ``{{actionName}}`` and the like replaced by these names."""
+    """Return the message for the end of an action, with placeholders such as ``{{actionName}}`` replaced."""
     if not template or not template.strip():
         return default
     for name, value in names.items():

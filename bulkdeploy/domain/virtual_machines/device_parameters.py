@@ -1,4 +1,4 @@
-"""Parameters of disks and NICs in details of offerings and VMs: ``disk.cache``, ``nic.mode``."""
+"""Parameters of disks and NICs in details of offerings and VMs, such as ``disk.cache`` and ``nic.mode``."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -11,7 +11,7 @@ VARIANTS = "variants"
 
 
 class Device(StrEnum):
-    """The kind of device that a parameter is about."""
+    """The kinds of devices that have parameters."""
 
     DISK = "disk"
     NIC = "nic"
@@ -30,7 +30,7 @@ CACHE = "cache"
 
 
 def parameters_of(device: Device, details: Mapping[str, str]) -> dict[str, str]:
-    """Return the values that details give parameters of disks, or of nics, by name."""
+    """Return the parameters of disks, or of NICs, in details: values by the parameters' names."""
     prefix = f"{device}."
     return {name.removeprefix(prefix): value for name, value in details.items() if name.startswith(prefix)}
 

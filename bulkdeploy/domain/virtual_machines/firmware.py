@@ -8,14 +8,14 @@ UEFI = "UEFI"
 
 
 class BootType(StrEnum):
-    """The firmware."""
+    """The types of firmware: BIOS or UEFI (parameter ``boottype``)."""
 
     BIOS = "BIOS"
     UEFI = "UEFI"
 
 
 class BootMode(StrEnum):
-    """The mode of UEFI; SECURE boots signed programs only. BIOS has LEGACY alone."""
+    """The modes of UEFI. SECURE boots only signed programs. BIOS supports only LEGACY."""
 
     LEGACY = "LEGACY"
     SECURE = "SECURE"

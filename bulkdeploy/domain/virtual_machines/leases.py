@@ -16,7 +16,7 @@ MOST_DAYS = 36_500
 
 
 class ExpiryAction(StrEnum):
-    """The action that ends a lease."""
+    """The action that is taken when a lease expires."""
 
     STOP = "STOP"
     DESTROY = "DESTROY"
@@ -24,13 +24,13 @@ class ExpiryAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """A number of days, and the action after them."""
+    """A lease: a number of days, and the action after these days."""
 
     days: int
     action: ExpiryAction
 
     def columns(self, now: datetime) -> dict[str, Any]:
-        """Return the columns of a VM whose lease begins now."""
+        """Return the column values of a VM whose lease begins at ``now``."""
         expires = now + timedelta(days=self.days)
         return {"lease_expires": expires, "lease_due": expires, "lease_action": self.action.value}
 
@@ -51,7 +51,7 @@ def choose_lease(
 
 
 def check_lease(days: int, action: str | None) -> None:
-    """Check the duration of a lease: it must not be zero, and a lease needs an action."""
+    """Raise an error if the duration of a lease is zero, or if a lease has no action."""
     if days == 0:
         raise InvalidParameter("leaseduration", days, "it must be at least 1, or -1 for no lease")
     if days != NO_LEASE and action is None:

@@ -1,4 +1,4 @@
-"""The largest sizes that calls may request. Sums of many thousands of them fit 64 bits."""
+"""The maximum sizes that calls may request. Sums of many thousands of them fit into 64 bits."""
 
 MOST_CORES, MOST_MHZ, MOST_MIB = 4096, 100_000, 64 * 1024 * 1024
 """Of a VM; MHz of each core."""

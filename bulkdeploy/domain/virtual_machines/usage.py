@@ -39,12 +39,13 @@ class GuestUsage:
 
     Attributes:
         uuid: the guest.
-        cpu_ns: nanoseconds of CPU, over all its cores.
-        memory_kib: memory that the guest has now, KiB.
-        unused_kib: the part of this memory that the guest does not use, KiB; None if the guest does not report it.
-        received_bytes, sent_bytes: network traffic over all its nics.
-        read_bytes, written_bytes: disk traffic over all its volumes.
-        reads, writes: requests to all its volumes.
+        cpu_ns: the CPU time of all its cores in nanoseconds.
+        memory_kib: the present memory of the guest in KiB.
+        unused_kib: the part of this memory that the guest does not use, in KiB, or None if the guest does not
+            report it.
+        received_bytes, sent_bytes: the network traffic over all its NICs.
+        read_bytes, written_bytes: the disk traffic over all its volumes.
+        reads, writes: the numbers of requests to all its volumes.
     """
 
     uuid: UUID
@@ -61,7 +62,7 @@ class GuestUsage:
 
 @dataclass(frozen=True, slots=True)
 class PoolUsage:
-    """The used bytes of a storage pool, whatever uses them, and its size, as its hypervisor measured them."""
+    """The used bytes of a storage pool, including use by others, and its size, as its hypervisor measured them."""
 
     used_bytes: int
     total_bytes: int
@@ -73,10 +74,10 @@ class HostUsage:
 
     Attributes:
         uuid: the host.
-        busy_ns, total_ns: nanoseconds that its cores worked, and that they could have worked, since it was booted.
-        memory_used_kib: memory in use now, KiB; buffers and caches of files do not count.
+        busy_ns, total_ns: the busy time and the total time of its cores since it was booted, in nanoseconds.
+        memory_used_kib: the memory in use now in KiB, without buffers and caches of files.
         guests: its running guests.
-        pools: the usage of storage pools that it reaches, by uuid of the pool.
+        pools: the usage of the storage pools that it can access, by uuid of the pool.
     """
 
     uuid: UUID

@@ -1,7 +1,7 @@
 """The states of virtual machines, and the transitions that the job engine makes.
 
-Source: CloudStack's VirtualMachine.State; cloudstack-protocol.md 5.2. A move that is not listed
-here is refused by the compare-and-set that writes it.
+Source: CloudStack's VirtualMachine.State; cloudstack-protocol.md 5.2. The compare-and-set statement that writes a
+transition rejects transitions that are not listed here.
 """
 
 from collections.abc import Collection
@@ -9,7 +9,7 @@ from enum import StrEnum
 
 
 class VmState(StrEnum):
-    """States as CloudStack writes them (``state`` on the wire)."""
+    """The states of VMs in CloudStack's spelling (response field ``state``)."""
 
     STOPPED = "Stopped"
     STARTING = "Starting"

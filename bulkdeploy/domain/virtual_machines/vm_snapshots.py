@@ -11,7 +11,7 @@ class SnapshotType(StrEnum):
 
 
 class SnapshotState(StrEnum):
-    """The state of a VM snapshot."""
+    """The states of VM snapshots."""
 
     CREATING = "Creating"
     READY = "Ready"

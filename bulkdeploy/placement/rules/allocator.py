@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def chosen(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
-    """Return how many VMs each host was chosen for."""
+    """Return how many VMs an allocator program placed on each host, or None if no allocator chose the hosts."""
     if request.most_by_host is None:
         return None
     most = request.most_by_host

@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def avoided(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags | None:
-    """Return hosts that the request avoids."""
+    """Return which hosts the request avoids, or None if it avoids none."""
     if not request.avoid_host_ids:
         return None
     return np.isin(snapshot.hosts.id, np.fromiter(request.avoid_host_ids, np.int64))

@@ -1,6 +1,6 @@
 """The rule that clusters are filled at most to their disable thresholds (cloudstack-protocol.md 6.3).
 
-What runs already may use the headroom, to move and to grow; that is what it is for.
+Running VMs may exceed the thresholds when they migrate or are scaled up: the headroom is reserved for this.
 """
 
 import numpy as np

@@ -6,7 +6,7 @@ from bulkdeploy.placement.rule import PLACING, Rule
 
 
 def free_cpu(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
-    """Return VMs that the host's free MHz hold."""
+    """Return the number of VMs that fit into the free MHz of each host."""
     hosts = snapshot.hosts
     return fit(hosts.cpu_limit - hosts.cpu_used, request.cpu_number * request.cpu_mhz)
 

@@ -6,7 +6,7 @@ from bulkdeploy.placement.tags import carriers
 
 
 def untagged(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags | None:
-    """Return hosts without all of the request's tags."""
+    """Return which hosts lack one of the request's tags, or None if the request has no tags."""
     if not request.host_tags:
         return None
     return ~carriers(snapshot.tag_sets, request.host_tags)[snapshot.hosts.tag_set]

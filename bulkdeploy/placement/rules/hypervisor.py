@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def other_hypervisor(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
-    """Return the clusters that have another hypervisor than the request."""
+    """Return which clusters have another hypervisor than the request."""
     others: Flags = np.array(snapshot.clusters.hypervisor, dtype=str) != request.hypervisor
     return others
 

@@ -6,7 +6,7 @@ from bulkdeploy.placement.rule import PLACING, Rule
 
 
 def free_memory(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints:
-    """Return VMs that the host's free MiB hold."""
+    """Return the number of VMs that fit into the free MiB of each host."""
     hosts = snapshot.hosts
     return fit(hosts.memory_limit - hosts.memory_used, request.memory_mib)
 

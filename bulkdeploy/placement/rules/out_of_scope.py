@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 
 def elsewhere(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
-    """Return hosts outside the pod, the cluster or the host asked for."""
+    """Return which hosts are outside the pod, the cluster or the host that the request names."""
     hosts, clusters = snapshot.hosts, snapshot.clusters
     outside = np.zeros(len(hosts.id), dtype=bool)
     if request.pod_id is not None:

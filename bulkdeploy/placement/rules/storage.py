@@ -1,6 +1,6 @@
 """The rule that disks fit into pools of the host, its cluster or the zone (cloudstack-protocol.md 6.3).
 
-The planner applies it (``capacity``): where the disks lie decides how many VMs fit, and which pools they get.
+The planner applies the rule (``capacity``), because the pools of the disks determine how many VMs fit.
 """
 
 from bulkdeploy.placement.rule import Rule

@@ -1,8 +1,8 @@
 """The number of VMs whose disks fit into the pools of each row, by first fit, for all rows at once.
 
-The rule, as if VMs came one at a time: each disk in its order goes to the first pool of the row, in
-the table's order, that may take it and has room. Since the VMs are alike, a whole run of them uses the
-same pools until one of these is too full; the loop below makes one step per run, not per VM.
+The result is the same as if VMs came one at a time: each disk goes to the first pool of the row, in the table's
+order, that may store the disk and has enough free space. Since the VMs are equal, many consecutive VMs use the same
+pools until one of these is too full. The loop makes one step per such run, not per VM.
 """
 
 from collections.abc import Sequence
@@ -43,7 +43,10 @@ class Packing:
         return np.stack(per_disk, axis=1)
 
     def columns(self, vms: Ints) -> Ints:
-        """Return the columns that each row's first VMs use: row after row, one line per VM."""
+        """Return the columns of the pools for the first VMs of each row: row after row, one line per VM.
+
+        ``vms`` has the number of VMs per row.
+        """
         return np.repeat(self.column, fill_in_order(self.count, self.row, vms), axis=0)
 
     def _per_row(self, amounts: Ints) -> Ints:
@@ -71,7 +74,10 @@ class OneDiskPacking:
         return self._in_own_pools()[:, np.newaxis]
 
     def columns(self, vms: Ints) -> Ints:
-        """Return the columns that each row's first VMs use: row after row, one line per VM."""
+        """Return the columns of the pools for the first VMs of each row: row after row, one line per VM.
+
+        ``vms`` has the number of VMs per row.
+        """
         vms = vms[:, np.newaxis]
         before = self.fitting.cumsum(axis=1) - self.fitting
         count = np.minimum(np.maximum(vms - before, 0), self.fitting)

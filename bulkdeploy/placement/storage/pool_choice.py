@@ -1,8 +1,8 @@
 """The choice of pools for the disks of placed VMs, after the number of VMs per cluster is known.
 
-How many fit was counted first fit. Where the disks of a VM may lie in the same pools and a cluster (or the
-zone) has pools that hold all its VMs whole, the VMs are shared evenly instead: each goes, with all these
-disks, to the pool with room for most, so that no pool carries the batch alone.
+The capacity was counted by first fit. If all disks of a VM may be stored in the same pools and a cluster (or the
+zone) has pools for complete VMs, the VMs are distributed evenly instead: each VM goes with all its disks to the
+pool with the most free capacity, so that no pool gets the whole batch.
 """
 
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ from bulkdeploy.placement.storage.zone_storage import Grant
 
 
 def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Grant]) -> Ints:
-    """Return positions of pools: a line per VM, cluster after cluster, and a column per shared disk."""
+    """Return positions of pools: a row per VM, cluster after cluster, and a column per shared disk."""
     used = vms.nonzero()[0]
     own, vms = rows_of(storage.own, used), vms[used]
     disks = range(len(storage.volumes.sizes))
@@ -73,14 +73,14 @@ def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: 
 
 
 def _lines_that_spill(column: Ints, disks: Sequence[int]) -> Ints:
-    """Return the VMs that leave just these disks to the zone's pools."""
+    """Return the rows of the VMs whose disks in the zone's pools are exactly ``disks``."""
     wanted = np.zeros(column.shape[1], dtype=bool)
     wanted[list(disks)] = True
     return np.flatnonzero(((column < 0) == wanted).all(axis=1))
 
 
 def _zone_columns(storage: SharedStorage, same: Sequence[Grant], grants: Sequence[Grant]) -> Ints:
-    """Return the zone's columns for all VMs that spill the same disks: a line per VM, a column per disk."""
+    """Return the zone's columns for VMs with the same disks in its pools: a row per VM, a column per disk."""
     disks = same[0].disks
     vms = np.array([grant.vms for grant in same], dtype=np.int64)
     alone = len(same) == len(grants)
@@ -96,13 +96,16 @@ def _in_the_same_pools(table: PoolTable, disks: Sequence[int]) -> bool:
 
 
 def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> Ints:
-    """Return how many VMs each pool holds with all their disks."""
+    """Return how many VMs fit into each pool with all these disks."""
     bundle = max(sum(sizes[disk] for disk in disks), 1)
     return np.where(table.fits[disks[0]], table.free // bundle, 0)
 
 
 def _evenly(whole: Ints, vms: Ints) -> Ints:
-    """Return the column of the pool for each VM, row after row. Each VM uses the pool that fits most whole VMs."""
+    """Return the column of the pool for each VM, row after row.
+
+    Each VM uses the pool with capacity for most whole VMs.
+    """
     segment, column = whole.nonzero()
     capacity = whole[segment, column]
     share = fill_levels(-capacity, 1, capacity, segment, vms)

@@ -1,8 +1,8 @@
 """The primary storage pools that can store each disk of a VM (cloudstack-protocol.md 6.3).
 
-A pool serves a disk when it is up, of the right scope, and carries all tags of the disk; a zone-wide pool
-must also be for the VM's hypervisor or for any. Disks of storage type ``local`` lie in pools of the VM's
-host, ``shared`` ones in pools of its cluster or of the zone.
+A pool can store a disk if the pool is up, has the right scope, and has all tags of the disk. A zone-wide pool must
+also be for the VM's hypervisor or for any. Disks of storage type ``local`` are stored in pools of the VM's host,
+and ``shared`` disks in pools of its cluster or of the zone.
 """
 
 from collections.abc import Callable, Sequence
@@ -35,7 +35,7 @@ class PoolTable:
 
     @property
     def serves(self) -> Flags:
-        """Whether any pool of any row may hold each disk."""
+        """For each disk, whether any pool of any row can store it."""
         return np.array([fits.any() for fits in self.fits], dtype=bool)
 
 
@@ -57,14 +57,14 @@ class Volumes:
 
 
 def local_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
-    """Return a row per host with the pools on it."""
+    """Return a table of the pools of hosts' own disks, with a row per host."""
     pools = snapshot.pools
     rows = len(snapshot.hosts.id)
     return _table(snapshot, volumes, ("local pools",), lambda: (np.where(pools.up, pools.host, -1), rows))
 
 
 def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
-    """Return a row per cluster, in order of ids, with the pools that all its hosts reach."""
+    """Return a table of the pools that all hosts of a cluster can access, with a row per cluster by id."""
     pools = snapshot.pools
     _, number = snapshot.clusters_in_order
 
@@ -78,7 +78,7 @@ def cluster_pools(snapshot: ZoneSnapshot, volumes: Volumes) -> PoolTable:
 
 
 def zone_pools(snapshot: ZoneSnapshot, hypervisor: str, volumes: Volumes) -> PoolTable:
-    """Return one row with the zone-wide pools for a hypervisor."""
+    """Return a table with one row: the zone-wide pools for a hypervisor."""
     pools = snapshot.pools
 
     def rows() -> tuple[Ints, int]:

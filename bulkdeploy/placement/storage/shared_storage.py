@@ -14,8 +14,8 @@ from bulkdeploy.placement.storage.zone_storage import ZoneStorage
 class SharedStorage:
     """The pools of the clusters (one row per cluster, in order of ids), their packing, and the zone's pools.
 
-    ``room`` is the number of VMs that each cluster can store if the zone's pools were unlimited. ``alone`` is the
-    number with the actual zone's pools, if no other cluster used them.
+    ``capacity`` is the number of VMs that each cluster could store if the zone's pools were unlimited. ``alone`` is
+    the number with the actual zone's pools, if no other cluster used them.
     """
 
     volumes: Volumes

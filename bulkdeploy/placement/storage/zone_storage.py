@@ -1,11 +1,11 @@
 """Zone-wide pools, the only resource that clusters share: filling one cluster leaves less for others.
 
-A cluster's first VMs keep their disks in the cluster's own pools; from some VM on a disk *spills* into
-the zone's pools, first one disk of each VM, later perhaps all. VMs come in the strategy's order, and each
-spilled disk goes to the first zone-wide pool that may take it and has room. As long as none of these pools
-becomes too full, all VMs that spill the same disks use the same pools: such a stretch is found by binary
-search over the number of VMs. When some disks find no pool any more, the clusters that would spill them
-close and the strategy goes on with the others.
+A cluster's first VMs have their disks in the cluster's own pools. From a certain VM on, a disk *spills* into the
+zone's pools: first one disk of each VM, later perhaps all. VMs come in the strategy's order, and each spilled disk
+goes to the first zone-wide pool that may store it and has enough free space. As long as none of these pools becomes
+too full, all VMs that spill the same disks use the same pools. Such a stretch is found by binary search over the
+number of VMs. When some disks find no pool any more, the clusters that would spill them are closed, and the
+strategy continues with the others.
 """
 
 from collections.abc import Sequence
@@ -22,7 +22,7 @@ from bulkdeploy.placement.strategy import Filling
 
 @dataclass(frozen=True, slots=True)
 class Spill:
-    """A set of disks that some VMs leave to the zone's pools, by number.
+    """A set of disks, by number, that some VMs store in the zone's pools.
 
     In each open cluster these are the VMs from number ``first`` up to, not including, ``end``.
     """
@@ -38,7 +38,7 @@ class Spill:
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """``vms`` VMs that spilled ``disks`` got these columns of the zone's table, one per disk."""
+    """The columns of the zone's table, one per disk, that ``vms`` VMs use for the disks that they spilled."""
 
     disks: tuple[int, ...]
     columns: tuple[int, ...]
@@ -124,7 +124,7 @@ def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) 
 
 
 class _Stretch:
-    """Consecutive VMs during which each cluster uses the same pools of the zone."""
+    """A sequence of VMs during which each cluster uses the same pools of the zone."""
 
     def __init__(self, filling: Filling, zone: ZoneStorage, taken: Ints, capacity: Ints, free: Ints) -> None:
         self._filling = filling
@@ -135,7 +135,7 @@ class _Stretch:
         self._columns = [zone.columns(spill.disks, free) for spill in zone.spills]
 
     def longest(self, most: int) -> Ints:
-        """Return each cluster's VMs in the longest stretch of at most ``most`` VMs that fits."""
+        """Return the number of VMs per cluster in the longest stretch that fits, at most ``most`` VMs in all."""
         shortest, fitting = 0, np.zeros(len(self._taken), dtype=np.int64)
         longest, middle = most, most
         while shortest < longest:
@@ -148,7 +148,7 @@ class _Stretch:
         return fitting
 
     def stuck(self) -> list[Spill]:
-        """Return the spills that find no room at all."""
+        """Return the spills whose disks fit into no zone-wide pool."""
         return [spill for spill, columns in zip(self._zone.spills, self._columns, strict=True) if columns is None]
 
     def load(self, added: Ints) -> Ints:

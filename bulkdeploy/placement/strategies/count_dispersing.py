@@ -1,9 +1,10 @@
 """``UserDispersingPlanner`` by count: VMs go to the clusters where the owner has the fewest VMs.
 
-Each VM goes to the cluster with room where the owner has the fewest VMs; ties: fewer VMs in all, then more
-free slots, then the lower id. Both tie rules compare sums that one more VM does not change (others' VMs
-are the same in number, free slots + owner's VMs too), so they order clusters once for the whole batch.
-With pods first, each VM goes to such a pod, and inside it to such a cluster.
+Each VM goes to the cluster with free capacity where the owner has the fewest VMs. Between equal clusters the one
+with fewer VMs in all comes first, then the one with more free slots, then the lower id. An additional VM does not
+change the sums that decide between equal clusters (the number of others' VMs, and free slots plus owner's VMs), so
+they order clusters once for the whole batch. With pods first, each VM goes to a pod chosen in this way, and inside
+the pod to a cluster chosen in this way.
 """
 
 import numpy as np
@@ -14,7 +15,7 @@ from bulkdeploy.placement.strategy import Filling, OpenClusters, Strategy
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:
-    """Disperse over clusters, or over pods first."""
+    """Return a function that disperses the owner's VMs over clusters, or first over pods with ``pods_first``."""
     order = _tie_order(clusters.owner_vms, clusters.all_vms, clusters.capacity)
     return _over_pods(clusters, order) if pods_first else _over_clusters(clusters, order)
 

@@ -1,7 +1,7 @@
 """``FirstFitPlanner``: clusters with the lowest CPU usage first, each filled to its capacity.
 
-With pods first, pods by least use of CPU, and the clusters inside each pod likewise. The order is that of
-the moment of the plan: a later batch sees the use that the first one made and may begin elsewhere.
+With pods first, pods are ordered by CPU usage, and so are the clusters inside each pod. The order is determined at
+the time of the plan: a later batch sees the usage of the first batch and may begin elsewhere.
 """
 
 from bulkdeploy.placement.strategy import Strategy, least_used_first

@@ -1,6 +1,6 @@
 """``ImplicitDedicationPlanner`` in strict mode: only hosts on which no other account has VMs.
 
-Clusters are then taken as first fit does, so that few hosts become the owner's.
+Clusters are then filled as by first fit, so that the owner occupies few hosts.
 """
 
 from bulkdeploy.placement.rule import Rule

@@ -1,7 +1,7 @@
 """``UserConcentratedPodPlanner``: pods where the owner has most VMs first, each filled to its capacity.
 
-Inside a pod the clusters where the owner has most VMs come first as well, then those with the least use
-of CPU: so a batch continues where the one before it stopped.
+Inside a pod, the clusters where the owner has most VMs come first as well, then those with the lowest CPU usage.
+Therefore a batch continues where the batch before it stopped.
 """
 
 import numpy as np
@@ -10,7 +10,10 @@ from bulkdeploy.placement.strategy import Filling, OpenClusters, Strategy, one_a
 
 
 def filling(clusters: OpenClusters, *, pods_first: bool) -> Filling:  # noqa: ARG001 - pods always come first here
-    """Fill pods, and clusters inside them, from the most of the owner's VMs to the fewest; ties by id."""
+    """Return a function that fills pods, and clusters inside them, from the most of the owner's VMs to the fewest.
+
+    Equal pods are ordered by position; equal clusters by CPU usage, then by id.
+    """
     keys = (
         clusters.id,
         clusters.cpu_share,

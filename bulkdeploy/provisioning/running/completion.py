@@ -1,8 +1,8 @@
 """The completion of many jobs at once: the states of their instances, their results and their events.
 
-Order inside a transaction: what is given back first (hosts, pools, ranges, counts), then VM and job rows.
-A VM whose host was declared off is not left Running: its guest ended with the host.
-The job rows come last and are the proof: if one lease was lost, nothing of the batch is written.
+The order inside a transaction is: releases first (hosts, pools, ranges, counts), then VM and job rows. A VM whose
+host was declared off does not stay Running, because its guest ended with the host. The job rows come last and prove
+that the leases are valid: if one lease was lost, nothing of the batch is written.
 """
 
 from collections import Counter, defaultdict
@@ -56,7 +56,7 @@ JOB_QUEUES = JobQueues(INTERACTIVE, BULK, QUEUE_SIZES)
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A job whose try has ended. ``name`` is the name of its instance, or empty if the instance was deleted."""
+    """A job whose attempt has ended. ``name`` is the name of its instance, or empty if the instance was deleted."""
 
     job: LeasedJob
     name: str
@@ -74,10 +74,11 @@ class Finished:
 
 
 class StaleLeases(Exception):
-    """Some of the leases were lost; the transaction must be rolled back and repeated without their jobs.
+    """Raised if some leases were lost. The transaction must be rolled back and repeated without their jobs.
 
     Args:
-        leases: ``LeasedJob.lease`` of each: one worker may have lost a job and got it again, and end both tries.
+        leases: the lost leases (``LeasedJob.lease``). A worker may have lost a job and leased it again, so a job
+            may occur with two leases.
     """
 
     def __init__(self, leases: Collection[tuple[int, int]]) -> None:
@@ -90,7 +91,7 @@ class StaleLeases(Exception):
         The result is always shorter than ``finished``, so that a loop over it ends.
 
         Raises:
-            ValueError: none of these leases is among the lost ones.
+            ValueError: no lease of ``finished`` is among the lost leases.
         """
         rest = [entry for entry in finished if entry.job.lease not in self.leases]
         if len(rest) == len(finished):
@@ -104,7 +105,7 @@ def complete(connection: Connection, finished: Sequence[Finished]) -> list[JobMe
     All jobs must release the same kind of claims, so that the transaction takes its locks in order.
 
     Raises:
-        StaleLeases: roll back.
+        StaleLeases: leases were lost, and the caller must roll back.
     """
     _refuse_earlier_tries(finished)
     releases = {entry.final.release for entry in finished}
@@ -132,10 +133,10 @@ def complete(connection: Connection, finished: Sequence[Finished]) -> list[JobMe
 
 
 def _refuse_earlier_tries(finished: Sequence[Finished]) -> None:
-    """Raise StaleLeases if ``finished`` contains several tries of one job: only the newest lease can be valid.
+    """Raise StaleLeases if ``finished`` contains several attempts of one job: only the newest lease can be valid.
 
     Raises:
-        StaleLeases: there are earlier ones.
+        StaleLeases: names the leases of the earlier attempts.
     """
     newest: dict[int, int] = {}
     for entry in finished:
@@ -183,8 +184,8 @@ def _leave_hosts(connection: Connection, finished: Sequence[Finished]) -> None:
 def _leave_vms(connection: Connection, finished: Sequence[Finished], ended: Collection[int]) -> None:
     """Write the final states of the jobs' VMs.
 
-    VMs in ``ended`` become Stopped although their jobs would leave them Running, because their hosts were declared
-    off meanwhile and their guests do not run any more.
+    VMs in ``ended`` become Stopped even if their jobs would make them Running, because their hosts were declared
+    off and their guests do not run any more.
     """
     by_final: dict[FinalState, list[int]] = defaultdict(list)
     for entry in finished:
@@ -241,7 +242,10 @@ def _event(entry: Finished) -> ActionEvent:
 
 
 def _delete_volumes(connection: Connection, finished: Sequence[Finished]) -> None:
-    """Delete the volumes that go with VMs that are destroyed now; their owners' counts are held already."""
+    """Delete the volumes that must be deleted together with VMs that these jobs destroyed.
+
+    The transaction has locked the resource counts of their owners before.
+    """
     going = [entry for entry in finished if entry.final.deleted_volumes]
     if going:
         volume_ids = {volume_id for entry in going for volume_id in entry.final.deleted_volumes}

@@ -1,8 +1,8 @@
 """Group commit: many threads add entries, and one thread writes all waiting entries at once.
 
-While one batch is being written the next one gathers, so batches are as large as the load asks for. A batch
-costs about the same whether it has one entry or thirty: under light load, batches are therefore begun no
-faster than ``pace_s`` after each other. An entry that comes alone does not wait.
+While one batch is being written, the entries of the next batch are collected, so the size of batches follows the
+load. A batch costs about the same with one entry or with thirty. Therefore, under light load, at least ``pace_s``
+seconds pass between the beginnings of two batches. A single entry does not wait.
 """
 
 import time
@@ -20,10 +20,10 @@ class GroupCommit(Generic[T]):
     """A queue whose only reader thread passes all waiting entries to ``write``, in order and in batches.
 
     Args:
-        write: writes one batch and does not raise: what it cannot write it must see to itself.
-        largest: most entries of one batch.
-        pace_s: shortest time from the begin of one batch to that of the next, unless ``enough`` wait.
-        enough: so many entries are not kept waiting.
+        write: writes one batch. It must not raise, and must itself handle entries that it cannot write.
+        largest: the maximum number of entries of a batch.
+        pace_s: the minimum time in seconds between the beginnings of two batches, unless ``enough`` entries wait.
+        enough: the number of waiting entries at which a batch begins immediately.
         name: the thread's name.
     """
 
@@ -43,7 +43,7 @@ class GroupCommit(Generic[T]):
         self._thread.start()
 
     def put(self, entry: T) -> None:
-        """Hand in an entry; returns at once, never blocks."""
+        """Add an entry to the queue. Returns immediately."""
         self._entries.put(entry)
 
     def is_alive(self) -> bool:

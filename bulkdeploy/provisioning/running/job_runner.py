@@ -1,10 +1,9 @@
 """The execution of jobs from message to result (one file: everything that one process does with a job).
 
-    accept -> [lease requests] -> one thread commits -> driver threads -> [finished jobs] -> one thread commits
+accept -> [lease requests] -> one thread commits -> driver threads -> [finished jobs] -> one thread commits
 
-Threads wait only for drivers. Leases and results are written by group commit, so the cost of a transaction is
-shared by all jobs that are at the same point. A message is no more than a hint: whether a job runs is decided
-by its row.
+Threads wait only for drivers. Leases and results are written by group commit, so that all jobs at the same point
+share the cost of a transaction. A message is only a hint: the job's row determines whether the job runs.
 """
 
 import os
@@ -68,10 +67,10 @@ class RunnerOptions:
     """The options of a process that runs jobs.
 
     Attributes:
-        threads: driver calls at once that ``accept`` makes room for.
-        lease_seconds: how long a lease holds without renewal.
-        driver_timeout_s: how long one driver call may take.
-        commit_pace_s: under light load, leases and results are written no sooner after each other.
+        threads: the number of driver calls that run at the same time for jobs of ``accept``.
+        lease_seconds: the duration of a lease without renewal, in seconds.
+        driver_timeout_s: the timeout of one driver call in seconds.
+        commit_pace_s: the minimum time in seconds between two batches of leases or results under light load.
     """
 
     threads: int
@@ -81,14 +80,14 @@ class RunnerOptions:
 
 
 class JobRunner:
-    """Runs the jobs that are handed to ``accept``. One per process.
+    """The runner of the jobs that are passed to ``accept`` or ``run``. There is one per process.
 
     Args:
         engine: the database.
-        job_queue: where jobs that waited for another are sent.
+        job_queue: the queue to which jobs that waited for another job are sent.
         drivers: the hypervisors' drivers.
-        options: see RunnerOptions.
-        decrypt: reads guests' passwords, and those of management controllers.
+        options: the options of this process.
+        decrypt: decrypts passwords of guests and of management controllers.
         power: the power drivers.
     """
 
@@ -142,8 +141,8 @@ class JobRunner:
     def run(self, job_id: int) -> None:
         """Run a job if it can get a lease, and return when this process has nothing more to do for it.
 
-        May be called from any number of threads, but not from the thread that calls ``accept``. As many driver
-        calls run at the same time as threads wait here.
+        May be called from any number of threads, but not from the thread that calls ``accept``. Each waiting thread
+        allows one more driver call at the same time.
         """
         ended = Event()
         with self._counting:
@@ -154,7 +153,7 @@ class JobRunner:
         ended.wait()
 
     def drain(self) -> None:
-        """Begin no more jobs: requeue all waiting jobs, now and from now on, so that other workers run them.
+        """Start no more jobs: requeue all waiting and all later jobs, so that other workers run them.
 
         Returns immediately; may be called from a signal handler.
         """
@@ -183,7 +182,7 @@ class JobRunner:
         self._held.close()
 
     def trouble(self) -> str | None:
-        """Return why this process must be restarted, or None if it works."""
+        """Return the reason why this process must be restarted, or None if it works."""
         if not self._commits.is_alive():
             return "the thread that commits is gone"
         if not all(thread.is_alive() for thread in self._threads):
@@ -197,7 +196,7 @@ class JobRunner:
         return None
 
     def on_acquired(self, acquired: Acquired) -> None:
-        """Queue the leased jobs for the threads, complete the decided jobs, and free refused slots."""
+        """Pass leased jobs to the threads, complete decided jobs, and free the slots of refused jobs."""
         for _ in acquired.refused:
             self._slots.put(None)
         self._count_ended(acquired.refused)
@@ -211,13 +210,13 @@ class JobRunner:
             self.drain()
 
     def on_completed(self, finished: Sequence[Finished]) -> None:
-        """Forget the leases of completed jobs, and wake the threads that wait for them."""
+        """Remove the leases of completed jobs, and wake the threads that wait for these jobs."""
         for entry in finished:
             self._held.discard(entry.job)
         self._count_ended([entry.job.id for entry in finished])
 
     def _write_errors(self, errors: Sequence[DriverErrorKind]) -> None:
-        """Write errors of drivers, which are reported, not acted on.
+        """Write driver errors to the statistics in the database. No job depends on them.
 
         Errors that cannot be written are in the log and the metrics.
         """
@@ -271,10 +270,10 @@ class JobRunner:
             return given_up_on(steps.kind, work) if is_over else pause(work, None)
 
     def _bounded(self, steps: JobSteps[Any], work: Work, outcome: Outcome) -> Outcome:
-        """Return the outcome, or the final failure of an overdue job that used up its clean-up tries.
+        """Return the outcome, or the final failure of an overdue job that has used up its clean-up attempts.
 
-        This limits all tries of a job together, whatever its errors are. A job whose hypervisor answers ends
-        before, in the state that the hypervisor reports. For other jobs, the job's kind declares the state that is
+        This limits all attempts of a job together, regardless of its errors. A job whose hypervisor answers ends
+        earlier, in the state that the hypervisor reports. For other jobs, the job's kind declares the state that is
         certain.
         """
         if not isinstance(outcome, Paused) or OVERDUE not in work.job.progress:

@@ -1,8 +1,8 @@
 """The writer of batches of lease requests and finished jobs, in as few transactions as possible.
 
-A batch is one transaction for everything that releases nothing, and one for each sort of release. Dying
-at any line is harmless: a request not written is a message that the sweeper sends again, an end not written
-is a lease that runs out.
+A batch is one transaction for all entries that release nothing, and one for each kind of release. The process may
+die at any line: the sweeper sends the message of an unwritten request again, and an unwritten result means that the
+lease expires and another worker takes over the job.
 """
 
 import time
@@ -40,7 +40,7 @@ Entry = int | Finished
 
 
 class Listener(Protocol):
-    """The recipient of results after the commit."""
+    """The recipient of the results of batches, after the commit."""
 
     def on_acquired(self, acquired: Acquired) -> None:
         """Handle the result of a batch of lease requests: acquired leases and refused requests."""
@@ -56,10 +56,10 @@ class JobWriter:
     """The writer of batches of lease requests and finished jobs. Only one thread uses it.
 
     Args:
-        engine: the database; while it cannot be reached the writer waits and repeats.
-        job_queue: where woken jobs are sent.
-        leases: acquires them.
-        listener: who is told.
+        engine: the database; while it cannot be reached, the writer waits and repeats.
+        job_queue: the queue to which woken jobs are sent.
+        leases: acquires the leases.
+        listener: gets the results of each batch.
     """
 
     def __init__(self, engine: Engine, job_queue: JobQueue, leases: LeaseAcquisition, listener: Listener) -> None:
@@ -120,7 +120,7 @@ class JobWriter:
         self._moved_on = time.monotonic()
 
     def _held(self, finished: list[Finished], error: Exception) -> list[Finished]:
-        """Return the jobs whose leases are still valid, and report the other jobs as completed by other workers."""
+        """Return the jobs whose leases are still valid, and report the others as completed by other workers."""
         leases = [entry.job.lease for entry in finished]
         held = self._insist(lambda: self._read_held(leases)) if leases else set()
         lost = [entry for entry in finished if entry.job.lease not in held]
@@ -161,7 +161,7 @@ class JobWriter:
         """Return the result of ``attempt``, repeated as long as the database is unreachable.
 
         Raises:
-            ConflictRetriesExhausted: MOST_CONFLICTS times in all.
+            ConflictRetriesExhausted: the attempt raised this error MOST_CONFLICTS times.
         """
         wait_s, conflicts = 0.1, 0
         while True:

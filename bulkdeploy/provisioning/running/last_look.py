@@ -1,4 +1,4 @@
-"""The final query of the hypervisor for a failed job that does not know whether its guest runs."""
+"""The final query of the hypervisor for a failed job if it is unknown whether the VM's guest runs."""
 
 from dataclasses import replace
 

@@ -34,8 +34,10 @@ CANCELLED_BEFORE = "it was cancelled before it began"
 class Acquired:
     """The result of a batch of lease requests.
 
-    It contains the work for threads, the jobs that the rows alone decided, and the ids of jobs that got no lease.
-    If an id was requested twice, the second request is among the refused ones.
+    Attributes:
+        works: the work that threads must do.
+        decided: the jobs whose outcome the rows alone determined.
+        refused: the ids of jobs that got no lease. If an id was requested twice, the second request is included.
     """
 
     works: list[Work] = field(default_factory=list)
@@ -47,10 +49,10 @@ class LeaseAcquisition:
     """The acquisition of leases for one worker process. Only one thread uses it.
 
     Args:
-        steps: those of each kind of job.
-        worker: the name in the lease.
-        lease_seconds: how long a lease holds without renewal.
-        quarantined: how many jobs this process has in hand under which workers ended abruptly before.
+        steps: the steps of each kind of job, by the name of the kind.
+        worker: the name of this worker in leases.
+        lease_seconds: the duration of a lease without renewal, in seconds.
+        quarantined: returns the number of this process's jobs whose workers ended abruptly too often.
     """
 
     def __init__(
@@ -66,7 +68,7 @@ class LeaseAcquisition:
         self._settings: tuple[float, Configuration] | None = None
 
     def acquire(self, connection: Connection, job_ids: Sequence[int]) -> Acquired:
-        """Lease those of the requested jobs that may run now, begin them, and return the result."""
+        """Lease the jobs out of ``job_ids`` that may run now, begin them, and return the result."""
         settings = self._read_settings(connection)
         limits, capacity = DriverLimits.of(settings), 0 if self._quarantined() else 1
         wanted = set(job_ids)
@@ -142,12 +144,15 @@ def _refused(job_ids: Sequence[int], leased: Iterable[int]) -> list[int]:
 
 
 def _to_be_ended(job: LeasedJob, most_lost: int) -> LeasedJob:
-    """Return the job marked OVERDUE, so that it cleans up and fails. An earlier reason is kept."""
+    """Return the job marked as OVERDUE, so that it cleans up and fails. An existing reason is kept."""
     why = f"its worker ended abruptly {job.lost} times while it ran (job.lost.worker.max is {most_lost})"
     return replace(job, progress={OVERDUE: why, **job.progress})
 
 
 def given_up_on(kind: JobKind, work: Work) -> Failed:
-    """Return the failure of a job that cannot even clean up. Its kind declares the final state for this case."""
+    """Return the failure of a job that is given up without clean-up.
+
+    Its kind declares the final state for this case.
+    """
     why = why_overdue(work.job.progress)
     return Failed(INTERNAL_ERROR, f"{work.label}: {why}. What is left of it is not known", kind.if_abandoned)

@@ -19,7 +19,7 @@ class Relay:
     Args:
         engine: the database.
         job_queue: the message broker.
-        grace_s: rows younger than this are left to their writer, in seconds.
+        grace_s: the age in seconds below which a message is left to the process that wrote it.
     """
 
     def __init__(self, engine: Engine, job_queue: JobQueue, *, grace_s: float = GRACE_S) -> None:
@@ -32,7 +32,7 @@ class Relay:
         between, the message is sent again.
 
         Raises:
-            QueueUnavailable: the message broker does not answer; the rows stay.
+            QueueUnavailable: the message broker does not answer. The messages remain in the outbox.
         """
         total = 0
         for _ in range(MOST_TURNS):

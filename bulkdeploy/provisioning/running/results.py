@@ -64,7 +64,7 @@ NAMED = {
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
     """Return the result that the kind of each job declares, by job id. A deleted object gives a plain success.
 
-    A VM that was expunged is shown without any field, as in CloudStack.
+    The result of an expunged VM is an empty object, as in CloudStack.
     """
     shown: dict[JobResult, dict[int, int]] = defaultdict(dict)
     for job in jobs:

@@ -1,6 +1,6 @@
 """The sweeper's passes over jobs: lost and late jobs are requeued or ended, and old rows are deleted.
 
-Every pass may be run by several processes at once and may die at any line.
+Several processes may run each pass at the same time, and may die at any line.
 """
 
 import time
@@ -46,12 +46,12 @@ NEVER_BEGUN = "the job never began: no worker ran for longer than job.cancel.thr
 
 
 class Sweeper:
-    """All passes.
+    """The sweeper's passes over jobs.
 
     Args:
         engine: the database.
-        job_queue: the message broker; where it does not answer, ``QueueUnavailable`` ends the pass.
-        clock: seconds that only grow.
+        job_queue: the message broker. If it does not answer, ``QueueUnavailable`` ends the pass.
+        clock: returns seconds that never decrease.
     """
 
     def __init__(self, engine: Engine, job_queue: JobQueue, *, clock: Callable[[], float] = time.monotonic) -> None:
@@ -65,7 +65,7 @@ class Sweeper:
         self._report("sent", self._relay.send_unsent())
 
     def requeue_dropped(self) -> None:
-        """Take over expired leases, and wake jobs that waited long enough."""
+        """Queue jobs whose leases expired, and jobs whose waiting time has passed."""
         again = self._in_turns(
             lambda connection: store.requeue_dropped(connection, JOB_QUEUES, ROWS_AT_ONCE), Failpoint.SWEEP_DROPPED
         )
@@ -95,7 +95,7 @@ class Sweeper:
         self._report("lost_messages", lost)
 
     def end_late(self) -> None:
-        """Order jobs to end that take longer than ``job.cancel.threshold.minutes``.
+        """Requeue jobs that exceed ``job.cancel.threshold.minutes``, so that workers clean up and fail them.
 
         For the same time after a change of the database's clock, no job is treated as late, because its age is
         unknown.
@@ -125,7 +125,7 @@ class Sweeper:
         self._report("removals_ended", ended)
 
     def expire(self) -> None:
-        """Delete jobs finished ``job.expire.minutes`` ago, and sessions that are over."""
+        """Delete jobs that finished ``job.expire.minutes`` ago, and expired sessions."""
         minutes = self._setting("job.expire.minutes")
         expired = self._in_turns(
             lambda connection: store.delete_expired(connection, minutes=minutes, most=ROWS_AT_ONCE),
@@ -135,7 +135,10 @@ class Sweeper:
         run_transaction(self._engine, delete_expired_sessions, Failpoint.SWEEP_SESSIONS)
 
     def _clock_was_set(self, trusted_after_s: float) -> bool:
-        """Return whether the database's clock, compared with this process's, was set less than this ago."""
+        """Return whether the database's clock was changed less than ``trusted_after_s`` seconds ago.
+
+        A change is noticed by comparing the database's clock with this process's clock.
+        """
         with self._engine.connect() as connection:
             database_s = store.read_clock(connection)
         now = self._clock()
@@ -156,7 +159,10 @@ class Sweeper:
         return sum(self._complete(alike) for alike in by_release.values())
 
     def _complete(self, finished: Sequence[Finished]) -> int:
-        """Fail these; a job that was begun meanwhile is left alone."""
+        """Complete jobs that never began with failures, and return their number.
+
+        Jobs that began meanwhile are skipped.
+        """
         while finished:
             try:
                 run_transaction(self._engine, partial(complete, finished=finished), Failpoint.SWEEP_NEVER_BEGUN)
@@ -166,7 +172,10 @@ class Sweeper:
         return len(finished)
 
     def _in_turns(self, work: Callable[[Connection], int], at: Failpoint) -> int:
-        """Run ``work`` in transactions of ROWS_AT_ONCE rows until one is not full; the sum."""
+        """Run ``work`` in several transactions until one processes less than ROWS_AT_ONCE rows.
+
+        Return the sum of the rows.
+        """
         total = 0
         for _ in range(MOST_TURNS):
             done = run_transaction(self._engine, work, at)
@@ -186,7 +195,7 @@ class Sweeper:
 
 
 def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
-    """Return jobs in the name of each VM's owner."""
+    """Create expunge jobs for the VMs that are due, in the name of each VM's owner, and return their number."""
     vms = store.lock_vms_to_expunge(connection, delay_s=delay_s, again_s=EXPUNGE_AGAIN_S, most=ROWS_AT_ONCE)
     if vms:
         text = "expunging a destroyed Vm"
@@ -199,7 +208,7 @@ def _insert_expunge_jobs(connection: Connection, *, delay_s: int) -> int:
 
 
 def _never_begun(row: Row[Any]) -> Finished:
-    """Return a job that never got a lease, with a failure as its outcome. Its fence is still zero."""
+    """Convert the row of a job that never got a lease to a finished job with a failure. Its fence is zero."""
     job = LeasedJob(
         id=row.id,
         uuid=row.uuid,

@@ -1,8 +1,8 @@
 """The jobs for VMs whose guests ended without a call: a stop, or a restart if the VM is highly available.
 
-A guest that was shut down from inside, or whose power an operator cut on the host, stays off. A guest that crashed
-is started again on its host ``vm.ha.restart.attempts`` times within an hour, then as often elsewhere. After that
-its VM is stopped with an alert: a guest that crashes everywhere needs a person.
+A guest that was shut down from inside, or that an operator powered off on the host, stays off. A crashed guest is
+started again on its host ``vm.ha.restart.attempts`` times within an hour, then as often on other hosts. After that
+its VM is stopped with an alert, because a guest that crashes on every host needs an operator.
 """
 
 from collections.abc import Sequence
@@ -31,10 +31,10 @@ def stop_or_restart(
     Each job runs in the name of the VM's owner.
 
     Args:
-        connection: a transaction of the caller.
-        host_uuids: the hosts that were seen.
-        vm_uuids: VMs that have no running guest there. VMs that a job works on by now are left alone.
-        crashed: VMs whose guests crashed.
+        connection: has an open transaction.
+        host_uuids: the hosts that were queried.
+        vm_uuids: the VMs that have no running guest there. VMs that now have an unfinished job are skipped.
+        crashed: the VMs whose guests crashed.
     """
     vms = store.lock_settled_vms(connection, host_uuids, vm_uuids)
     if not vms:
@@ -58,7 +58,7 @@ def stop_or_restart(
 
 
 def _restarts(connection: Connection, vm_ids: Sequence[int]) -> dict[int, int]:
-    """Return how often highly available ones of these VMs were started again of late after crashes."""
+    """Return how often each highly available VM was restarted after crashes within the last hour."""
     available = store.highly_available(connection, vm_ids) if vm_ids else set()
     return {**dict.fromkeys(available, 0), **store.restarts_of_late(connection, available)} if available else {}
 

@@ -1,9 +1,9 @@
 """The sweeper's updates of the packet filters of running guests when security group rules change.
 
-What a guest has is noted as a digest of its rules, which change with more than calls about rules: with every VM
-that joins or leaves a group at the other end. Rules and notes are therefore compared; no caller announces a change.
-A host that does not take them is asked again in the next round, and so is one whose guest has no filter that could
-take them.
+The rules that a guest has are recorded as a digest. The rules of a guest change not only by calls about rules, but
+also when a VM joins or leaves a peer group. Therefore the current rules are compared with the recorded digests, and
+calls do not announce changes. A host that rejects the rules is tried again in the next round, and so is a host
+whose guest has no filter.
 """
 
 from collections import defaultdict
@@ -30,12 +30,12 @@ log = structlog.get_logger(__name__)
 
 
 class FilterUpdates:
-    """The pass.
+    """The sweeper's pass that updates packet filters.
 
     Args:
         engine: the database.
-        drivers: where drivers are found.
-        timeout_s: how long one host may take, in seconds; no longer than PATIENCE_S.
+        drivers: the drivers of hypervisors.
+        timeout_s: the timeout for one host in seconds, at most PATIENCE_S.
     """
 
     def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float) -> None:
@@ -63,7 +63,10 @@ class FilterUpdates:
             return False
 
     def _update(self, host: HostAddress, vms: Sequence[Row[Any]]) -> int:
-        """Update one host's guests; how many have their rules now."""
+        """Update the packet filters of one host's guests.
+
+        Returns how many guests now have their current rules.
+        """
         try:
             driver = self._drivers.driver_for(host.hypervisor)
             filtered = set(driver.ensure_filters(host, [vm.uuid for vm in vms], timeout_s=self._timeout_s))

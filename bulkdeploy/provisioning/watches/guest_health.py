@@ -31,14 +31,14 @@ BATCH = 1000
 class GuestHealthWatch:
     """The check of guests that were replaced in managed deployments, while the replacement is in progress.
 
-    A guest is checked every ``store.CHECK_EVERY_S`` seconds, however many sweepers there are. Guests that cannot be
-    checked have no result: their replacement waits, and nothing is destroyed.
+    A guest is checked every ``store.CHECK_EVERY_S`` seconds, regardless of the number of sweepers. Guests that
+    cannot be checked have no result: their replacement waits, and no VM is destroyed.
 
     Args:
         engine: the database.
         drivers: the hypervisors' drivers.
-        timeout_s: how long a driver call may take, in seconds.
-        networks: the networks that checks of TCP ports may connect to.
+        timeout_s: the timeout of a driver call in seconds.
+        networks: the networks to which checks of TCP ports may connect.
     """
 
     def __init__(self, engine: Engine, drivers: FindsDrivers, timeout_s: float, networks: GuestNetworks) -> None:

@@ -1,12 +1,12 @@
 """The sweeper's pass for host HA: activity checks, resets and fencing (one file: one pass and its actions).
 
-A pass decides on the next transition of every host, writes all transitions, and then does what they begin. Several
-sweepers may work at once: each transition is made once, and the sweeper that made it does what it begins. If that
-sweeper dies, its check or reset counts as one without a result when its time is over.
+A pass determines the next state transition of every host, writes all transitions, and then executes the actions
+that they begin. Several sweepers may work at once: each transition is written by one sweeper, which also executes
+its action. If that sweeper dies, its check or reset counts as one without a result after its timeout.
 
-Health is decided by three signals. The host watch knows whether the host answers its driver. Other hosts of the
-cluster see whether the disks of its running VMs are written to. Its management controller knows whether it has
-power.
+Three signals determine the health of a host. The host watch records whether the host answers its driver. Other
+hosts of the cluster read whether the disks of its running VMs are written to. Its management controller reports
+whether it has power.
 """
 
 from collections.abc import Sequence
@@ -72,20 +72,20 @@ ALERTING_STATES = frozenset({HaState.RECOVERING, HaState.FENCING, HaState.FENCED
 
 
 class HostHa:
-    """The passes.
+    """The sweeper's passes for host HA.
 
     Args:
         engine: the database.
         drivers: the hypervisors' drivers.
-        power: the management controllers of hosts.
-        timeout_s: how long a driver call may take, in seconds.
+        power: the calls to management controllers of hosts.
+        timeout_s: the timeout of a driver call in seconds.
     """
 
     def __init__(self, engine: Engine, drivers: FindsDrivers, power: PowerCalls, timeout_s: float) -> None:
         self._engine, self._drivers, self._power, self._timeout_s = engine, drivers, power, timeout_s
 
     def follow_hosts(self) -> None:
-        """Make the due state transitions of all hosts with host HA, and run the actions that follow from them."""
+        """Write the due state transitions of all hosts with host HA, and execute the actions that they begin."""
         with read_only(self._engine) as connection:
             rows = store.followed_hosts(connection)
             if not rows:
@@ -134,7 +134,7 @@ class HostHa:
         )
 
     def _work(self, begun: tuple[Row[Any], Move], configuration: Configuration) -> None:
-        """Check the activity of a host, or reset it, and write the result."""
+        """Check the activity of a host or reset the host, as its transition requires, and write the result."""
         row, move = begun
         if move.reset_begins:
             self._reset(row, move, configuration)
@@ -241,7 +241,7 @@ def settings_of(row: Row[Any], configuration: Configuration) -> HaSettings:
 
 
 def _withheld(silent: Sequence[Row[Any]]) -> frozenset[tuple[int, int]]:
-    """Return the zones and clusters with so many silent hosts that no host there is reset or fenced."""
+    """Return the zones and clusters in which so many hosts are silent that no host is reset or fenced."""
     zones: dict[int, tuple[int, int]] = {}
     for row in silent:
         hosts, quiet = zones.get(row.zone_id, (0, 0))
@@ -281,7 +281,10 @@ def _move_of(host_id: int, version: int, previous: HaState, event: HaEvent, reco
 
 
 def _make(connection: Connection, *, moves: Sequence[tuple[Row[Any], Move]]) -> set[int]:
-    """Write state transitions together with their fencing jobs and alerts; return the moved hosts."""
+    """Write state transitions together with their fencing jobs and alerts.
+
+    Returns the ids of the changed hosts.
+    """
     moved = store.write_moves(connection, [move for _, move in moves])
     for row, move in moves:
         if move.host_id not in moved:

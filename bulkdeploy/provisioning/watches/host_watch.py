@@ -1,21 +1,20 @@
 """The sweeper's checks of hosts that may fail and guests that may end (one file: one pass and its results).
 
-A host that does not answer is Disconnected, and Down after ``host.down.wait``; both take no new VMs. One that its
-hypervisor drains is Disconnected as long as that lasts. It is Up again
-once it has answered for ``host.up.wait`` without a break: one that comes and goes stays Disconnected and makes one
-alert. What is seen is remembered in rows, so that a host which any sweeper reaches is Down for none.
+A host that does not answer is Disconnected, and after ``host.down.wait`` Down; in both states it gets no new VMs. A
+host that its hypervisor drains is Disconnected while it is drained. A host is Up again once it has answered for
+``host.up.wait`` without interruption: a host that repeatedly fails and recovers stays Disconnected and causes one
+alert. The results are stored in rows, so that a host is Down only if no sweeper can reach it. If a host that was
+declared off answers again, its guests are stopped, except guests whose rows are on this host: the others may run
+elsewhere now.
 
-Guests of ours that run on a host which was declared off and answers again are ended, except those that rows place
-there: the others may run elsewhere by now.
+If a host is Down and its driver can fence it, an evacuation job fences the host and then starts its highly
+available VMs elsewhere. No other VM is started, because a silent host may still run its guests.
 
-Where a host is Down and its driver can fence, its VMs with high availability are started elsewhere by a job that
-evacuates it, once it is fenced. Nothing else is started: a host that is silent may run its guests on.
-
-A VM whose guest was not running, in two looks a second or more apart, gets a job that stops it: the job looks
-again, with its fence, takes away what is left, and gives claims back. What is missing once may be on its way.
-A highly available VM whose guest crashed gets a job that starts it again instead (``ended_guests``).
-Where a hypervisor reports that a guest ended, its host is looked at in that round and the next; all hosts are
-looked at less often, which finds ends that were not reported.
+A VM whose guest was missing in two checks, a second or more apart, gets a job that stops the VM. The job checks
+again with its fence, removes remains of the guest, and releases claims. A guest that is missing once may be
+migrating. A highly available VM whose guest crashed gets a job that restarts it instead (``ended_guests``). If a
+hypervisor reports that a guest ended, its host is checked in that round and the next. All hosts are checked less
+often, which finds ends that were not reported.
 """
 
 import time
@@ -75,7 +74,7 @@ def is_cut_off(hosts: int, silent: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Waits:
-    """Seconds of silence until a host is Down, and of answers until it is Up again."""
+    """The seconds of silence after which a host is Down, and the seconds of answers after which it is Up again."""
 
     down_s: float
     up_s: float
@@ -116,13 +115,13 @@ class Seen:
 
 
 class HostWatch:
-    """The passes.
+    """The sweeper's passes that check hosts and guests.
 
     Args:
         engine: the database.
-        drivers: where drivers are found.
-        timeout_s: how long a driver call may take, in seconds; no longer than PATIENCE_S.
-        clock: seconds that only grow.
+        drivers: the drivers of hypervisors.
+        timeout_s: the timeout of a driver call in seconds, at most PATIENCE_S.
+        clock: returns seconds that never decrease.
     """
 
     def __init__(
@@ -202,7 +201,7 @@ class HostWatch:
         return found
 
     def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
-        """Return the answers of all hosts of a hypervisor type.
+        """Query all hosts of a hypervisor type, and return the results.
 
         The list is empty if the driver cannot query any host; then no host counts as silent.
         """
@@ -217,7 +216,7 @@ class HostWatch:
         return [_seen(host, answer) for host, answer in zip(of_kind, answers, strict=True)]
 
     def _follow_memory(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> None:
-        """Write how much memory hosts have for guests of ours where that changes by itself."""
+        """Write the memory of hosts for our guests, for drivers of hosts whose memory changes by itself."""
         try:
             memory = driver.memory_of_hosts(_addresses(kind, hosts), timeout_s=self._timeout_s)
         except DriverError as error:
@@ -278,7 +277,11 @@ class HostWatch:
         return lasted_s if one.answers else min(lasted_s, now - self._silent_since[one.host.id])
 
     def _evacuate(self, seen: Sequence[Seen], down: Sequence[Seen]) -> None:
-        """Have hosts evacuated that are Down, in zones and clusters of which most hosts answer."""
+        """Create evacuation jobs for the hosts in ``down``.
+
+        In zones and clusters where too many hosts are silent, no job is created, because the sweeper itself may be
+        disconnected. An alert is written instead.
+        """
         counted = [one for one in seen if not one.host.fenced]
         hosts_of = Counter(place for one in counted for place in _places(one))
         silent = Counter(place for one in counted if not one.answers for place in _places(one))
@@ -307,9 +310,9 @@ class HostWatch:
                     log.warning("host_evacuated", host=one.host.name)
 
     def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]], watched: Collection[UUID]) -> None:
-        """Mark VMs as stopped whose guests have been missing for long enough.
+        """Create jobs for VMs whose guests have been missing for long enough.
 
-        A missing guest on a host that was not read in this pass stays noted.
+        A missing guest on a host that was not queried in this pass stays recorded as missing.
         """
         answering = [one.host.uuid for one in seen]
         after: Sequence[Row[Any]] = ()
@@ -344,7 +347,7 @@ def _places(one: Seen) -> tuple[tuple[str, int], tuple[str, int]]:
 
 
 def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
-    """Return the hosts of a type."""
+    """Return the addresses of the hosts of a hypervisor type."""
     return [address_of(host) for host in hosts if host.hypervisor == kind]
 
 

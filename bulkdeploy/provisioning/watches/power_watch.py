@@ -1,6 +1,6 @@
 """The sweeper's reading of the power states of hosts from their management controllers.
 
-Several sweepers share the controllers out among them: each one is read by the sweeper that marked it first.
+Several sweepers divide the controllers among them: each controller is read by the sweeper that claimed it first.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ BATCHES = 20
 
 @dataclass(frozen=True, slots=True)
 class PowerWatch:
-    """Reads power states.
+    """The sweeper's pass that reads power states.
 
     Attributes:
         engine: the database.
@@ -44,7 +44,10 @@ class PowerWatch:
     calls: PowerCalls
 
     def read_power_states(self) -> None:
-        """Read the power states that are due, several at once; raise alerts of controllers that do not answer."""
+        """Read the power states that are due, several at once.
+
+        Write alerts about controllers that do not answer.
+        """
         configuration, due = run_transaction(self.engine, _claim, Failpoint.SWEEP_POWER)
         if not due:
             return

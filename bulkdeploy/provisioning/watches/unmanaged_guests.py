@@ -1,8 +1,8 @@
-"""The sweeper's search for guests without a VM row, whose addresses must not be given to other VMs.
+"""The sweeper's search for guests without a VM row, whose addresses must not be assigned to other VMs.
 
-A restore of an older backup leaves such guests, and unmanageVirtualMachine makes one. They are for people to adopt
-or to remove; until then a new VM must not get the address of one that runs. Only hypervisors that tell addresses
-are asked.
+A restore of an older backup leaves such guests, and unmanageVirtualMachine creates one. Operators import or remove
+them. Until then, a new VM must not get the address of a running guest. Only hypervisors that report addresses are
+queried.
 """
 
 from collections.abc import Sequence
@@ -23,11 +23,11 @@ log = structlog.get_logger(__name__)
 
 
 class UnmanagedGuests:
-    """The pass.
+    """The sweeper's pass that records guests without rows.
 
     Args:
         engine: the database.
-        drivers: of all hypervisors.
+        drivers: the drivers of all hypervisors.
     """
 
     def __init__(self, engine: Engine, drivers: Drivers) -> None:
@@ -35,9 +35,9 @@ class UnmanagedGuests:
         self._known: frozenset[UUID] = frozenset()
 
     def note_unmanaged(self) -> None:
-        """Read the guests of all hypervisors once, and write those without a VM row into the database.
+        """Query the guests of all hypervisors once, and record the guests without a VM row in the database.
 
-        If a hypervisor cannot be queried, its earlier notes are kept.
+        If a hypervisor cannot be queried, the earlier records are kept.
         """
         with read_only(self._engine) as connection:
             began = store.read_moment(connection)

@@ -1,4 +1,4 @@
-"""The sweeper's measurement of what guests, hosts and storage pools use."""
+"""The sweeper's measurement of the usage of guests, hosts and storage pools."""
 
 import time
 from functools import partial

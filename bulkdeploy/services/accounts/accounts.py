@@ -197,8 +197,8 @@ def delete_accounts(
         _require_other(caller, row, "delete")
         if row.id in projects:
             raise ResourceInUse(
-                f"Account {row.name} is the only one that manages these projects:"
-                f" {', '.join(projects[row.id][:10])}. Delete them, or let others manage them, first"
+                f"Account {row.name} is the only account that manages these projects:"
+                f" {', '.join(projects[row.id][:10])}. Delete these projects, or add other managers, first"
             )
     record_events(
         connection,

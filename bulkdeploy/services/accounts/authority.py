@@ -36,7 +36,9 @@ def require_rights(caller: Caller, rights: Rights, apis: Apis, what: str) -> Non
     """
     beyond = rights.beyond(caller.rights, apis)
     if beyond is not None:
-        raise PermissionDenied(f"{caller.username} may not administer {what}, which may {beyond}")
+        raise PermissionDenied(
+            f"{caller.username} may not administer {what}, whose role permits more: it may {beyond}"
+        )
 
 
 def lock_administered(
@@ -115,7 +117,9 @@ def _named(
     found = require_all_access(connection, caller, {by_id[one]: one.account.id for one in by_id if one.account})
     by_name = [one for one in requested if one.account is None]
     if any(one.name is None for one in by_name):
-        raise InvalidCombination(("id", "account"), "Which account? Give id, or account and domainid")
+        raise InvalidCombination(
+            ("id", "account"), "id, or account and domainid, must be given to name the account"
+        )
     require_domains(connection, caller, [one.domain for one in by_name if one.domain is not None])
     named = named_accounts(connection, caller, [(one.name or "", one.domain) for one in by_name])
     return {one: found[what] for one, what in by_id.items()} | dict(zip(by_name, named, strict=True))

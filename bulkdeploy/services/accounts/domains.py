@@ -122,8 +122,8 @@ def _lock_all(connection: Connection, caller: Caller, refs: Sequence[EntityRef])
 
 def _rename(connection: Connection, domain: Row[Any], name: str) -> None:
     if domain.parent_id is None:
-        raise InvalidParameter("name", name, "ROOT keeps its name")
+        raise InvalidParameter("name", name, "the ROOT domain cannot be renamed")
     domains.lock_domains_below(connection, [domain.lineage])
     if name.lower() != domain.name.lower() and domains.has_child_named(connection, domain.parent_id, name):
-        raise InvalidParameter("name", name, "its parent has a domain of this name already")
+        raise InvalidParameter("name", name, "the parent domain already has a subdomain with this name")
     domains.rename_domain(connection, domain, name)

@@ -231,7 +231,7 @@ def _holders(
         if one.domain is None:
             raise InvalidCombination(
                 ("account", "domainid", "projectid"),
-                "Whose limit must be set? Give account and domainid, or domainid alone, or projectid",
+                "the holder of the limit must be given: account and domainid, or domainid alone, or projectid",
             )
         of_domains[one] = one.domain
     require_domains(connection, caller, of_domains.values())

@@ -29,9 +29,13 @@ from bulkdeploy.store.auditing.audit import (
 from bulkdeploy.store.database.engine import read_only
 from bulkdeploy.store.virtual_machines.unmanaged_instances import let_go_of
 
-GUESTS_PROMISE = "what runs on the hypervisors is what the rows say, on the host they say, once"
-DEVICES_PROMISE = "running guests have the volumes and nics that the rows say, and no others"
-VOLUMES_PROMISE = "what the pools hold is what the rows say, in the pool and of the size they say, or to grow to it"
+GUESTS_PROMISE = (
+    "each Running VM has one guest, on the host and with the sizes in its row, and there are no other guests"
+)
+DEVICES_PROMISE = "running guests have exactly the volumes and NICs in their rows"
+VOLUMES_PROMISE = (
+    "pools contain exactly the volumes in the rows, with the size in the row or a smaller size before it grows"
+)
 
 RealVolume = tuple[UUID, UUID, int]
 """A volume's uuid, its pool's uuid and its size in bytes, as a driver lists it."""
@@ -221,7 +225,9 @@ def _unknown_guests(expected: Expectation, uuids: Sequence[UUID], unseen: Mappin
         row = expected.guests.get(uuid)
         reason = None if row is None else unseen.get(uuid) or unseen.get(row.host_uuid)
         if row is not None and reason is not None:
-            found[uuid] = f"VM {uuid} is Running on host {row.host_uuid} by its row, and cannot be seen: {reason}"
+            found[uuid] = (
+                f"VM {uuid} is Running on host {row.host_uuid} by its row, and its guest cannot be read: {reason}"
+            )
     return found
 
 
@@ -237,7 +243,9 @@ def _unknown_volumes(
         row = expected.volumes.get(uuid)
         reason = None if row is None or row.pool_uuid is None else unseen.get(row.pool_uuid)
         if row is not None and reason is not None and not real.get(uuid):
-            found[uuid] = f"volume {uuid} is in pool {row.pool_uuid} by its row, and cannot be seen: {reason}"
+            found[uuid] = (
+                f"volume {uuid} is in pool {row.pool_uuid} by its row, and the pool cannot be read: {reason}"
+            )
     return found
 
 

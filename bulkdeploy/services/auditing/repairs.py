@@ -21,10 +21,10 @@ from bulkdeploy.store.auditing import repairs as store
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.jobs import insert_jobs
 
-BY_A_JOB = "heal repairs it, by a job"
-BY_HAND = "no row knows it: remove it on its hypervisor, or leave it, where it belongs to another system"
-LOST = "restoreVirtualMachine makes a root disk anew; a data volume comes from a backup, or is detached"
-UNSEEN = "nothing is repaired before it can be seen: bring its host back, or declare the host off (evacuateHost)"
+BY_A_JOB = "bulkdeploy heal creates a job that repairs it"
+BY_HAND = "it has no row: remove it on its hypervisor, or keep it if it belongs to another system"
+LOST = "restoreVirtualMachine creates a new root disk; restore a data volume from a backup, or detach it"
+UNSEEN = "it is not repaired while its host does not answer: restart the host, or declare it off (evacuateHost)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,7 +40,7 @@ def configure(connection: Connection, caller: Caller, host: EntityRef, provider:
     wanted = next((name for name in PROVIDERS.values() if name.lower() == provider.lower()), None)
     if wanted is None:
         names = ", ".join(sorted(set(PROVIDERS.values())))
-        raise InvalidParameter("provider", provider, f"the providers are {names}")
+        raise InvalidParameter("provider", provider, f"it must be one of {names}")
     right = provider_of(row["hypervisor"])
     if wanted != right:
         rule = f"host {host.name} has hypervisor {row['hypervisor']}, whose provider is {right}"

@@ -139,7 +139,7 @@ def _provider(service: str, written: str) -> str:
     for known in SERVICES[service]:
         if known.lower() == written.lower():
             return known
-    rule = f"{service} is offered by {', '.join(SERVICES[service])}"
+    rule = f"the providers of {service} are {', '.join(SERVICES[service])}"
     raise InvalidParameter("serviceproviderlist", written, rule)
 
 

@@ -82,7 +82,7 @@ def _check_sizes(given: Arguments) -> None:
         )
     for low, high in (("mincpunumber", "maxcpunumber"), ("minmemory", "maxmemory")):
         if not is_custom and (low in given or high in given):
-            raise InvalidCombination((low, high), f"{low} and {high} are for sizes that are chosen")
+            raise InvalidCombination((low, high), f"{low} and {high} can be given only for custom sizes")
         if (low in given) is not (high in given):
             raise InvalidCombination((low, high), f"{low} and {high} must be given together")
         if low in given and given[low] > given[high]:

@@ -51,7 +51,7 @@ def create_template(
     ref: EntityRef = given[OF_VOLUME]
     volume, _ = owned_volume(connection, caller, ref, OF_VOLUME)
     if volume.vm_id is None:
-        rule = "no virtual machine has it: templates are made of volumes that are attached to one"
+        rule = "it is not attached to a virtual machine; only attached volumes can be used for templates"
         raise InvalidParameter(OF_VOLUME, str(ref.uuid), rule)
     zone = given.get("zoneid")
     if zone is not None and zone.id != volume.zone_id:

@@ -33,10 +33,12 @@ def set_templates(
     """
     for given in batch:
         if "zoneid" not in given or "zoneids" in given:
-            raise InvalidParameter("zoneid", None, f"must be the zone that has the {kind.noun}: one entry for each")
+            raise InvalidParameter(
+                "zoneid", None, f"must be given: each entry describes the {kind.noun} in one zone"
+            )
         if "projectid" in given:
             raise InvalidParameter(
-                "projectid", None, f"must not be given: no {kind.noun} of a project is described"
+                "projectid", None, f"must not be given: zone files do not describe the {kind.noun}s of projects"
             )
     said = [_without_stray_domain(given) for given in batch]
     known: dict[Hashable, EntityRef] = {}

@@ -154,7 +154,7 @@ def check_variant(template: TemplateFacts, variant: Variant, parameter: str = "t
         raise InvalidParameter(parameter, None, f"template {template.name} has variants, choose one: {declared}")
     if variant.name is not None and variant.name not in template.variants and not variant.is_forced:
         rule = (
-            f"template {template.name} declares these variants: {declared}; forcetemplatevariant=true takes others"
+            f"template {template.name} declares these variants: {declared}; forcetemplatevariant=true allows others"
         )
         raise InvalidParameter(parameter, variant.name, rule)
 
@@ -232,7 +232,7 @@ def _check_list(call: DeployCall) -> None:
             continue
         first = seen.setdefault(vm.name.lower(), vm.entry)
         if first != vm.entry:
-            rule = f"virtualmachines[{first}] has this name: no two VMs of a call have one"
+            rule = f"virtualmachines[{first}] has this name, too; the names of a call must be different"
             raise InvalidParameter(f"virtualmachines[{vm.entry}].name", vm.name, rule)
     pinned: list[int] = []
     free: list[int] = []

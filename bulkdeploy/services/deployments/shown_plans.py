@@ -43,7 +43,8 @@ def kept_plan(connection: Connection, caller: Caller, index: int, fingerprint: b
     found = store.find_plan(connection, caller.user_id, index)
     if found is None:
         rule = (
-            f"you have no such plan: plans are kept for {store.KEPT_HOURS} hours, for the user who made the dry run"
+            f"this user has no such plan; plans are stored for {store.KEPT_HOURS} hours,"
+            " and only for the user who requested the dry run"
         )
         raise InvalidParameter("planindex", index, rule)
     planned, kept = found

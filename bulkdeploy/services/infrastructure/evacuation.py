@@ -68,7 +68,7 @@ def evacuate_host(
     if answers and not (force and by_driver):
         way = "force must be true, which fences it" if by_driver else f"driver {driver.name!r} cannot fence it"
         raise InvalidParameter(
-            "id", uuid, f"host {row.name} answers: migrateHost moves its VMs; to evacuate it {way}"
+            "id", uuid, f"host {row.name} answers, so migrateHost can move its VMs; to evacuate it, {way}"
         )
     if not (by_driver or force):
         rule = (

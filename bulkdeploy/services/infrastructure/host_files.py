@@ -76,7 +76,7 @@ def _put(
     for file in others:
         driver.put_file(host, file, timeout_s=timeout_s)
     if left := _others(driver, host, others, timeout_s):
-        reason = f"{', '.join(file.path for file in left)} is not as it was put there: somebody else writes it"
+        reason = f"{', '.join(file.path for file in left)} differs after it was written: another program changes it"
         raise DriverError("files", host.name, reason, transient=False)
     return [file.path for file in others]
 

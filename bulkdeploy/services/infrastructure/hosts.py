@@ -189,7 +189,7 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
     for host in refs:
         state = rows[host.id]["resource_state"]
         if not forced and state != HostResourceState.MAINTENANCE:
-            rule = f"host {host.name} is in resource state {state}, not Maintenance; see forced"
+            rule = f"host {host.name} is in resource state {state}; it must be Maintenance, unless forced=true"
             raise InvalidParameter("id", str(host.uuid), rule)
     release_places(connection, refs)  # before the claims: affinity groups come first in the order of locks
     claims = host_rows.lock_claims(connection, [host.id for host in refs])

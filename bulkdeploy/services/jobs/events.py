@@ -38,7 +38,7 @@ def delete_events(connection: Connection, caller: Caller, arguments: Mapping[str
 
 def _change(connection: Connection, caller: Caller, arguments: Mapping[str, Any], *, delete: bool) -> None:
     if not any(arguments.get(name) for name in CHOOSING):
-        raise InvalidCombination(CHOOSING, f"Which events? Give at least one of: {', '.join(CHOOSING)}")
+        raise InvalidCombination(CHOOSING, f"at least one of these parameters must be given: {', '.join(CHOOSING)}")
     ids = arguments.get("ids")
     requested = OwnerParameters(list_all=True, by_id=ids is not None)
     chosen = events.choose(connection, visibility(connection, caller, requested), arguments)

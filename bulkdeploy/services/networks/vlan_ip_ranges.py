@@ -93,7 +93,7 @@ def _public(connection: Connection, batch: Sequence[Arguments]) -> list[_Place]:
     for given in batch:
         for parameter in ("networkid", "podid"):
             if parameter in given:
-                rule = f"{parameter} is for addresses of guests"
+                rule = f"{parameter} can be given only for guest addresses, not with forvirtualnetwork=true"
                 raise InvalidCombination((parameter, "forvirtualnetwork"), rule)
         if "zoneid" not in given:
             raise MissingParameter(COMMAND, "zoneid")
@@ -111,7 +111,9 @@ def _public_place(given: Arguments, row: Mapping[str, Any], carrying: Mapping[in
     if not able or (wanted is not None and wanted.id not in able):
         shown = zone.name if wanted is None else wanted.name
         raise InvalidParameter(
-            "physicalnetworkid", shown, "no traffic type Public is set up there; see addTrafficType"
+            "physicalnetworkid",
+            shown,
+            "the physical network has no traffic type Public; add one with addTrafficType",
         )
     if wanted is None and len(able) > 1:
         rule = f"zone {zone.name} has {len(able)} physical networks with traffic type Public; name one"

@@ -72,7 +72,9 @@ def require_extension(system: System, given: str | None) -> Extension:
     """
     found = read_extension(system)
     if found is None or (given is not None and given.lower() != str(found.uuid)):
-        rule = "there is no such extension; listExtensions lists the one of the settings, if there is one"
+        rule = (
+            "there is no extension with this id; listExtensions returns the configured extension, if there is one"
+        )
         raise InvalidParameter("extensionid", given or "", rule)
     return found
 

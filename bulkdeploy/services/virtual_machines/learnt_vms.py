@@ -256,7 +256,7 @@ class _Following:
     def _columns(self, vm: LearntVm) -> dict[str, Any]:
         on_host = vm.host is not None and vm.state is VmState.RUNNING
         if on_host and vm.host not in self._hosts:
-            raise LookupError(f"its host {vm.host} is not here")
+            raise LookupError(f"its host {vm.host} is unknown to this service")
         host, cluster, pod = self._hosts[str(vm.host)] if on_host else (None, None, None)
         account_id = self._account(vm.owner)
         return {
@@ -469,7 +469,9 @@ class _Following:
     ) -> dict[str, Any] | None:
         network_id = self._ids["networks"].get(nic.network)
         if network_id is None:
-            self._learnt.left_out.append(f"nics {nic.uuid} of {vm.name}: its network {nic.network} is not here")
+            self._learnt.left_out.append(
+                f"nics {nic.uuid} of {vm.name}: its network {nic.network} is unknown to this service"
+            )
             return None
         name = vm.name.lower()
         is_free = vm.state is not VmState.DESTROYED and (network_id, name) not in held
@@ -494,13 +496,13 @@ class _Following:
             return self._id("projects", owner.project)
         found = self._accounts.get((owner.domain, owner.account.lower()))
         if found is None:
-            raise LookupError(f"its account {owner.account} is not here")
+            raise LookupError(f"its account {owner.account} is unknown to this service")
         return found
 
     def _id(self, kind: str, uuid: str) -> int:
         found = self._ids[kind].get(uuid)
         if found is None:
-            raise LookupError(f"{uuid}, one of its {kind.replace('_', ' ')}, is not here")
+            raise LookupError(f"{uuid}, one of its {kind.replace('_', ' ')}, is unknown to this service")
         return found
 
     def _offering(self, vm: LearntVm) -> int:

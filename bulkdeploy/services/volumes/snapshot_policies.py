@@ -178,7 +178,7 @@ def _schedule(interval: Interval, written: str, time_zone: str) -> Schedule:
 
 def _check_volume(connection: Connection, system: System, volume: Row[Any], shown: str) -> None:
     if volume.vm_id is None:
-        rule = "no virtual machine has it: snapshots are taken of volumes that are attached to one"
+        rule = "it is not attached to a virtual machine; only attached volumes can have snapshots"
         raise InvalidParameter("volumeid", shown, rule)
     hypervisor = read_vm(connection, volume.vm_id).hypervisor
     require_ability(system.drivers, hypervisor, Ability.VOLUME_SNAPSHOTS, "volumeid", shown)

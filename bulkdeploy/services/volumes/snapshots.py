@@ -64,7 +64,7 @@ def create_snapshot(
     volume, owner = owned_volume(connection, caller, ref, OF_VOLUME)
     require_same_owner(connection, caller, named, [volume.account_id], "volume")
     if volume.vm_id is None:
-        rule = "no virtual machine has it: snapshots are taken of volumes that are attached to one"
+        rule = "it is not attached to a virtual machine; only attached volumes can have snapshots"
         raise InvalidParameter(OF_VOLUME, str(ref.uuid), rule)
     require_within_limits(connection, [owner], ResourceType.SNAPSHOT)
     seen = read_vm(connection, volume.vm_id)

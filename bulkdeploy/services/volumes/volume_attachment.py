@@ -92,7 +92,7 @@ def detach_volume(
         raise InvalidParameter("deviceid", device_id, "the VM has no volume with this device number")
     volume, _ = owned_volume(connection, caller, ref)
     if volume.vm_id is None or volume.volume_type != VolumeType.DATADISK:
-        raise InvalidParameter("id", str(ref.uuid), "it must be a data volume that a VM has")
+        raise InvalidParameter("id", str(ref.uuid), "it must be a data volume that is attached to a VM")
     seen = store.read_vm(connection, volume.vm_id)
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
 

@@ -114,7 +114,9 @@ def _of_offering(
     ``size_gib`` is ignored unless the offering is customized.
     """
     if volume.volume_type == VolumeType.ROOT:
-        rule = "a root volume is resized by size: what it is made of is its virtual machine's service offering"
+        rule = (
+            "a root volume is resized by size, because its disk offering is the virtual machine's service offering"
+        )
         raise InvalidParameter("diskofferingid", str(offering.uuid), rule)
     place = facts.read_zone(connection, volume.zone_id)
     if place is None:

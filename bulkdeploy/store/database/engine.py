@@ -104,7 +104,7 @@ class WriteWhereReading(Exception):
     """Raised for a statement that may change data on a connection that allows only queries."""
 
     def __init__(self, statement: str) -> None:
-        super().__init__(f"a connection for reading was given: {statement.split(maxsplit=1)[0]}")
+        super().__init__(f"a connection for reading cannot execute: {statement.split(maxsplit=1)[0]}")
 
 
 class TransactionConflict(Exception):
@@ -340,7 +340,9 @@ def run_transaction(
                     stack.callback(action, engine)
             return result
         time.sleep(random.uniform(0, 0.002 * 2 ** min(attempt, 7)))  # noqa: S311 - spreads rivals, no secret
-    raise ConflictRetriesExhausted(f"The transaction lost {MOST_ATTEMPTS} races in a row; repeat the call")
+    raise ConflictRetriesExhausted(
+        f"The transaction failed {MOST_ATTEMPTS} times because of conflicts with others; repeat the call"
+    )
 
 
 def _is_lock_timeout(error: DBAPIError | psycopg.Error) -> bool:

@@ -216,9 +216,7 @@ def host_migration_rows(connection: Connection, job_ids: Sequence[int]) -> dict[
         if row.state == VmState.RUNNING and row.is_elsewhere:
             found[row.parent_id]["moved"].append({**vm, "hostid": str(row.now_uuid), "hostname": row.now_name})
         else:
-            why = (
-                f"it is {row.state}: it was not to run, or only virtual machines with high availability are started"
-            )
+            why = f"it is {row.state}: it did not run before, or only virtual machines with high availability start"
             found[row.parent_id]["failed"].append({**vm, "errortext": row.reason or why})
     for row in connection.execute(_LOST, {"jobs": list(job_ids)}):
         lost = {"virtualmachineid": str(row.uuid), "virtualmachinename": row.name}

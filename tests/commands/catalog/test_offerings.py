@@ -123,7 +123,7 @@ def test_domain_admins_keep_to_their_domains(cloud: Cloud, noun: str, given: dic
         ("createServiceOffering", {**SMALL, "cpuspeed": ""}, "needs cpunumber, cpuspeed and memory"),
         ("createServiceOffering", {**SMALL, "cpunumber": "0"}, "parameter cpunumber"),
         ("createServiceOffering", {**SMALL, "customized": "true"}, "give both"),
-        ("createServiceOffering", {**SMALL, "minmemory": "1", "maxmemory": "2"}, "sizes that are chosen"),
+        ("createServiceOffering", {**SMALL, "minmemory": "1", "maxmemory": "2"}, "only for custom sizes"),
         ("createServiceOffering", {"name": "c", "displaytext": "C", "minmemory": "1"}, "given together"),
         ("createServiceOffering", {"name": "c", "displaytext": "C", "minmemory": "2", "maxmemory": "1"}, "below"),
         ("createServiceOffering", {**SMALL, "deploymentplanner": "Best"}, "one of: FirstFitPlanner"),

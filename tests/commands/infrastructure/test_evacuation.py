@@ -95,7 +95,7 @@ def test_called_again_and_again_each_runs_once(fleet: Fleet, client: ApiClient, 
 def test_a_host_that_answers_is_not_evacuated(fleet: Fleet, client: ApiClient, host: str) -> None:
     """Its VMs run: the call is refused and names the way; with ``force`` its power is cut first."""
     failure = refused(client, "evacuateHost", id=host)
-    assert (failure.status, "answers: migrateHost moves" in failure.errortext) == (431, True)
+    assert (failure.status, "answers, so migrateHost can move" in failure.errortext) == (431, True)
     assert client.call("listHosts", id=host)["host"][0]["state"] == "Up"
     job = _finish(fleet, client, client.call("evacuateHost", id=host, force=True)["jobid"])
     assert (job["jobstatus"], len(fleet.guests()), _on(fleet, host)) == (1, VMS, 0)

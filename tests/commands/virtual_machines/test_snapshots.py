@@ -223,7 +223,7 @@ def test_what_a_volume_must_be_for_a_snapshot(owned: Owned) -> None:
     """Each refusal names its parameter, and nothing is made."""
     root, free = root_of(owned)["id"], owned.volume()
     for parameters, says in (
-        ({"volumeid": free}, "attached to one"),
+        ({"volumeid": free}, "not attached to a virtual machine"),
         ({"volumeid": root, "quiescevm": True}, "quiescevm"),
         ({"volumeid": root, "name": "n" * 256}, "255"),
     ):

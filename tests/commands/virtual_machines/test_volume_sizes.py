@@ -135,7 +135,7 @@ def test_what_may_not_be_is_refused_at_once(owned: Owned) -> None:
         ({"id": volume, "size": 3}, 431, "would shrink the volume"),
         ({"id": volume, "size": 3, "shrinkok": False}, 431, "supplying the shrinkok parameter"),
         ({"id": volume, "size": 3, "shrinkok": True}, 431, "its virtual machine is Running"),
-        ({"id": loose, "size": 3, "shrinkok": True}, 431, "no virtual machine has it"),
+        ({"id": loose, "size": 3, "shrinkok": True}, 431, "it is not attached to a virtual machine"),
         ({"id": volume, "size": 0}, 431, "size"),
         ({"id": volume, "size": 100_000}, 431, "the size must be from"),
         ({"id": volume, "size": 10**9}, 431, "size"),

@@ -1,7 +1,7 @@
 """The job that changes the password of a management controller's user, in the controller and in the database.
 
-The controller changes the password first. A worker that takes over finds out which of the two passwords the
-controller accepts: the service never keeps one with which it cannot log in.
+The controller changes the password first. A worker that takes over the job finds out which of the two passwords the
+controller accepts. Therefore the service never stores only a password with which it cannot log in.
 """
 
 from functools import partial
@@ -25,7 +25,7 @@ from bulkdeploy.store.database.engine import run_transaction
 
 
 class ChangePowerPassword(JobSteps[PlaceWork]):
-    """Params: ``password``, encrypted."""
+    """The steps of changing a controller's password. Parameters: ``password``, the encrypted new password."""
 
     @override
     def run(self, work: PlaceWork) -> Outcome:

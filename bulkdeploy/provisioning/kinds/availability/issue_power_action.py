@@ -1,7 +1,7 @@
 """The job that runs a power action on a host by its management controller.
 
-Every action is noted before it is requested. A worker that takes over repeats an action only if the repetition has
-no further effect: a host is never reset twice.
+Every action is recorded before it is requested. A worker that takes over the job repeats an action only if a
+repetition has no further effect, so a host is never reset twice.
 """
 
 from functools import partial
@@ -30,7 +30,7 @@ DISABLED = "out-of-band management of the host is disabled or not configured"
 
 
 class IssuePowerAction(JobSteps[PlaceWork]):
-    """The job that sends a power action to the management controller of a host.
+    """The steps of a power action on a host.
 
     Parameters: ``action`` is a PowerAction; ``timeout_s`` is the timeout, or None for the setting of the host's
     cluster.

@@ -1,6 +1,6 @@
 """The job that creates a template: the hypervisor copies a volume of a stopped VM.
 
-The row of a template that could not be made is removed.
+If the template could not be created, its row is removed.
 """
 
 from dataclasses import replace
@@ -30,10 +30,10 @@ MADE, NOT_MADE = FinalState(release=end_creation), FinalState(release=fail_creat
 
 
 class CreateTemplate(VmSteps):
-    """Params: ``template_id``, ``template_uuid``, ``volume_uuid``."""
+    """The steps of creating a template. Parameters: ``template_id``, ``template_uuid``, ``volume_uuid``."""
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return the outcome of a job that need not run. If the job failed, the template was not created."""
+        """Return the failure of a job that need not run, or None. After a failure, the template was not created."""
         refused = super().at_once(work)
         return replace(refused, final=NOT_MADE) if isinstance(refused, Failed) else refused
 

@@ -1,8 +1,9 @@
 """The job that balances a zone or a part of it: each set of migrations is planned after the one before.
 
-Each time the job runs it waits for its moves to end, or plans the next set and makes a job for each of its moves.
-So what happened in between, a deployment or a move that failed, is seen; a VM whose move failed stays where it is.
-It needs no driver. Dying anywhere loses nothing: the next look sees what is there.
+Each time the job runs, it waits for its migrations to end, or plans the next set and creates a job for each
+migration. Therefore it takes changes in between into account, such as a deployment or a failed migration. A VM
+whose migration failed is not moved again. The job needs no driver. If the worker dies, the next run reads the
+current state again, so nothing is lost.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -39,7 +40,11 @@ BEFORE, AFTER = "before", "after"
 
 
 class BalanceZone(JobSteps[PlaceWork]):
-    """Params: ``hypervisors`` that can move running VMs, ``most_moves``, ``least_gain``; a pin of PINS; PLANNED."""
+    """The steps of balancing a zone or a part of it.
+
+    Parameters: ``hypervisors`` that can migrate running VMs, ``most_moves``, ``least_gain``, optionally one of PINS
+    for a part of the zone, and PLANNED if a plan is applied.
+    """
 
     @override
     def run(self, work: PlaceWork) -> Outcome:
@@ -77,7 +82,10 @@ class BalanceZone(JobSteps[PlaceWork]):
 
 
 def _next_turn(planned: Sequence[Sequence[int]], begun: Collection[int]) -> dict[int, int]:
-    """Return the moves of the first turn of a plan that was shown of which some were not begun: host by VM."""
+    """Return the first set of moves of an applied plan that has not begun completely, without begun moves.
+
+    The result has the destination by VM id.
+    """
     left = [(turn, vm_id, host_id) for vm_id, host_id, turn in planned if vm_id not in begun]
     first = min((turn for turn, _, _ in left), default=0)
     return {vm_id: host_id for turn, vm_id, host_id in left if turn == first}

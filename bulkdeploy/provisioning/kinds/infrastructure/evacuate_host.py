@@ -1,15 +1,17 @@
 """The job that fences a dead host and starts its VMs on other hosts (one file: one job kind).
 
-Where the host watch asked for it, only VMs with high availability start; the others are Stopped like these.
+If the host watch created the job, only VMs with high availability are started; the other VMs only become Stopped.
 
-The host is Down before that, so that no VM comes to it. A host with a management controller is switched off, and
-the controller must report that it is off. Where neither a controller nor the driver can fence, an operator has said
-that the host is off. Only then its VMs are Stopped, and in the same transaction jobs are made that start them.
+The host is Down before the job begins, so that no VM is placed on it. A host with a management controller is
+switched off, and the controller must report that the host is off. If neither a controller nor the driver can fence
+the host, an operator has confirmed that the host is off. Only then its VMs become Stopped, and the same transaction
+creates the jobs that start them.
 
-The job notes every VM that holds anything on the host, which includes VMs that start there and VMs that migrate
-from or to the host. It wakes the jobs of these VMs and waits for them, because only such a job can find out whether
-its guest runs on the other host of its move. VMs that were to run and are Stopped afterwards are started, too. Each
-time the host's job runs it reads the rows anew: dying anywhere loses nothing, and fencing twice is fencing once.
+The job notes every VM that has a claim on the host, which includes VMs that start there and VMs that migrate from
+or to the host. The job wakes the jobs of these VMs and waits for them, because only such a job can find out whether
+its guest runs on the other host of its migration. VMs that should run and are Stopped afterwards are started, too.
+Each run of the job reads the rows again: if the worker dies, nothing is lost, and fencing a host twice has no
+further effect.
 """
 
 from collections.abc import Mapping, Sequence
@@ -113,7 +115,7 @@ class Start(StrEnum):
 
 
 class EvacuateHost(JobSteps[PlaceWork]):
-    """Params: BY_DRIVER, ONLY_HA, MODE; PLANNED, where a plan is applied."""
+    """The steps of evacuating a host. Parameters: BY_DRIVER, ONLY_HA, MODE, and PLANNED if a plan is applied."""
 
     @override
     def run(self, work: PlaceWork) -> Outcome:
@@ -125,7 +127,10 @@ class EvacuateHost(JobSteps[PlaceWork]):
         return run_transaction(self.tools.engine, partial(self._look, work=work), EVACUATE_HOST_COMMIT)
 
     def _not_fenced(self, work: PlaceWork, failure: DriverError | PowerError) -> Outcome:
-        """Try again until the job is overdue; the first failure raises an alert. Nothing starts elsewhere."""
+        """Return a pause, or the failure of the job if it is overdue. The first failure also raises an alert.
+
+        No VM is started on another host.
+        """
         if ALERTED not in work.job.progress:
             run_transaction(self.tools.engine, partial(self._alert, work=work, why=failure), EVACUATE_HOST_COMMIT)
         if OVERDUE not in work.job.progress:
@@ -142,7 +147,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
         note(connection, work.job, {**work.job.progress, ALERTED: True}, self.tools.lease_seconds)
 
     def _fence(self, work: PlaceWork) -> DriverError | PowerError | None:
-        """Stop everything on the host, by its management controller or driver; return the error, if any.
+        """Stop all guests on the host, by its management controller or driver. Return None, or the error.
 
         If the controller reports Off but the host answers, the controller belongs to another server, and an error
         is returned.
@@ -232,9 +237,9 @@ def _jobs_under_way(connection: Connection, job: LeasedJob, involved: Mapping[st
 
 
 def _to_start(connection: Connection, job: LeasedJob, involved: Mapping[str, Sequence[Any]]) -> list[int]:
-    """Return the VMs that are Running on the host by their rows, or that ended with the host, by id.
+    """Return the VMs that must be started: Running on the host according to their rows, or ended with the host.
 
-    VMs without high availability that are Stopped already are left out if only the others are to be started.
+    If the job starts only highly available VMs, other VMs that are Stopped already are omitted.
     """
     vms = [
         vm
@@ -266,7 +271,7 @@ def _start_elsewhere(
     vm_ids: list[int],
     moving: int,
 ) -> list[JobMessage]:
-    """Mark these VMs as stopped and create the jobs that start them on other hosts. Locked VMs are skipped for now.
+    """Mark these VMs as stopped and create the jobs that start them on other hosts. Locked VMs are skipped.
 
     VMs for which the plan finds no host wait until the others have started, so that they do not use capacity that
     the plan assigns to a VM of a higher priority. ``moving`` is the number of VMs whose start is already running.

@@ -1,7 +1,7 @@
 """The job that moves the current VMs of a host to other hosts, while the host still accepts new VMs.
 
-Each time the job runs it looks which of them have no job of it yet, makes jobs that migrate them, and waits until
-one of those ends. It needs no driver. Dying anywhere loses nothing: the next look sees what is there.
+Each time the job runs, it creates migration jobs for VMs that have none yet, and waits until one of them ends. The
+job needs no driver. If the worker dies, the next run reads the current state again, so nothing is lost.
 """
 
 from functools import partial
@@ -39,7 +39,7 @@ VMS = "vms"
 
 
 class MigrateHost(JobSteps[PlaceWork]):
-    """Params: PLANNED, where a plan is applied."""
+    """The steps of moving VMs off a host. Parameters: PLANNED if a plan is applied."""
 
     @override
     def run(self, work: PlaceWork) -> Outcome:
@@ -63,7 +63,10 @@ class MigrateHost(JobSteps[PlaceWork]):
         return Paused(LOOK_AGAIN_S, {}, made)
 
     def _lock_some(self, connection: Connection, left: list[int], moving: int) -> dict[int, Instance]:
-        """Lock as many of the VMs as may move now. Rows that another transaction has locked come later."""
+        """Lock and return as many of the VMs ``left`` as the setting allows in addition to ``moving`` migrations.
+
+        VMs that another transaction has locked are skipped, and moved by a later run.
+        """
         places = read_configuration(connection).number("host.maintenance.migrations.max") - moving
         if places <= 0:
             return {}
@@ -72,7 +75,7 @@ class MigrateHost(JobSteps[PlaceWork]):
 
 
 def _move(connection: Connection, work: PlaceWork, vms: dict[int, Instance]) -> list[JobMessage]:
-    """Return jobs that migrate these VMs off the host."""
+    """Create jobs that migrate these VMs off the host, and return their messages."""
     if not vms:
         return []
     account_id = submitter_of(connection, work.job.id)

@@ -1,7 +1,7 @@
 """The job that prepares a host for maintenance: it moves the host's VMs to other hosts, a few at a time.
 
-Each time the job runs it looks what is left to be done, makes jobs that migrate VMs, and waits until one of them
-ends. It needs no driver. Dying anywhere loses nothing: the next look sees what is there.
+Each time the job runs, it reads which VMs remain, creates migration jobs, and waits until one of them ends. The job
+needs no driver. If the worker dies, the next run reads the current state again, so nothing is lost.
 """
 
 from functools import partial
@@ -55,7 +55,7 @@ NOT_EMPTIED = FinalState(host_state=HostResourceState.ERROR_IN_PREPARE_FOR_MAINT
 
 
 class PrepareHostForMaintenance(JobSteps[PlaceWork]):
-    """The steps of the job that empties a host before its maintenance. Params: PLANNED, if a plan is applied.
+    """The steps of emptying a host before its maintenance. Parameters: PLANNED if a plan is applied.
 
     The host is empty when no VM and no unfinished migration has a claim on it.
     """

@@ -28,7 +28,7 @@ NIC_ID = "nic_id"
 
 
 class AddNic(GiveDevice):
-    """Params: ``network_id``, and ``ip_address`` and ``mac_address`` or None."""
+    """The steps of adding a NIC. Parameters: ``network_id``, and ``ip_address`` and ``mac_address`` or None."""
 
     @override
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from bulkdeploy.store.networks.nics import live_nics
 
 
 class RemoveNic(TakeDevice):
-    """Params: ``nic_id``, ``nic_uuid``."""
+    """The steps of removing a NIC. Parameters: ``nic_id``, ``nic_uuid``."""
 
     @override
     def device(self, work: Assignment) -> UUID:

@@ -18,7 +18,7 @@ from bulkdeploy.scheduling.virtual_machine_isos import insert_iso
 
 
 class AttachIso(ChangeDrive):
-    """Params: ``iso_id``, ``iso_uuid``, ``iso_name``, ``forced``."""
+    """The steps of attaching an ISO. Parameters: ``iso_id``, ``iso_uuid``, ``iso_name``, ``forced``."""
 
     @override
     def change(self, connection: Connection, work: Assignment) -> int | None:

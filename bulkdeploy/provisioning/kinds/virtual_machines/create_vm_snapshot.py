@@ -1,6 +1,6 @@
-"""The job that takes a snapshot of a VM. It removes the remains of failed tries, and waits until it can.
+"""The job that takes a snapshot of a VM. It removes the remains of failed attempts, and pauses until that succeeds.
 
-One that could not be taken stays as a row in state Error, until it is removed.
+A snapshot that could not be taken remains as a row in state Error, until it is deleted.
 """
 
 from typing_extensions import override
@@ -23,7 +23,7 @@ TAKEN, NOT_TAKEN = FinalState(release=end_creation), FinalState(release=fail_cre
 
 
 class CreateVmSnapshot(SnapshotSteps):
-    """Params: see SnapshotSteps."""
+    """The steps of taking a snapshot of a VM, with the parameters of ``SnapshotSteps``."""
 
     @override
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:

@@ -1,7 +1,7 @@
 """The job that deletes a snapshot of a VM and leaves the VM and its other snapshots unchanged.
 
-It is asked for until its hypervisor has done it; what cannot be removed in time is in state Error, and can be
-removed again.
+The deletion is requested until the hypervisor has completed it. A snapshot that cannot be deleted in time gets the
+state Error, and can be deleted again.
 """
 
 from typing_extensions import override
@@ -23,7 +23,7 @@ GONE, NOT_GONE = FinalState(release=end_removal), FinalState(release=fail_remova
 
 
 class DeleteVmSnapshot(SnapshotSteps):
-    """Params: see SnapshotSteps."""
+    """The steps of deleting a snapshot of a VM, with the parameters of ``SnapshotSteps``."""
 
     @override
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:
@@ -37,7 +37,7 @@ class DeleteVmSnapshot(SnapshotSteps):
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), NOT_GONE)
 
     def without_volume(self, work: Assignment) -> Outcome:
-        """Return success if the volume does not exist any more: the snapshot's data was deleted with the volume."""
+        """Return success if the volume no longer exists, because its snapshots were deleted with the volume."""
         del work
         return Succeeded(GONE)
 

@@ -1,8 +1,8 @@
 """The job that starts one newly deployed VM, whose rows and claims exist already.
 
-A deployment that fails in the end gives back everything the VM holds; the VM stays visible in state Error
-(cloudstack-protocol.md 5.2). One whose removal is not certain is left Expunging, with its claims, and the
-sweeper has it removed.
+A deployment that fails finally releases everything that the VM has claimed; the VM remains visible in state Error
+(cloudstack-protocol.md 5.2). If it is not certain that its guest was removed, the VM stays Expunging with its
+claims, and the sweeper creates a job that removes it.
 """
 
 from sqlalchemy import Connection
@@ -25,7 +25,7 @@ START_VM = "startvm"
 
 
 class DeployVirtualMachine(VmSteps):
-    """Params: ``startvm``, false: the VM stays Stopped."""
+    """The steps of deploying a VM. Parameters: with ``startvm`` false, the VM stays Stopped."""
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

@@ -1,4 +1,4 @@
-"""The job that destroys a VM: it is stopped and kept for ``expunge.delay``, or deleted with ``expunge``."""
+"""The job that destroys a VM: the VM is stopped and kept for ``expunge.delay``, or deleted with ``expunge``."""
 
 from dataclasses import replace
 from typing import Any
@@ -23,10 +23,17 @@ DESTROYED = FinalState(VmState.DESTROYED, release_compute)
 
 
 class DestroyVirtualMachine(VmSteps):
-    """Params: ``expunge``; ``volume_ids``, data volumes that are deleted with it."""
+    """The steps of destroying a VM.
+
+    Parameters: ``expunge`` deletes the VM immediately; ``volume_ids`` are data volumes that are deleted with the
+    VM.
+    """
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return success for a VM that is destroyed already, unless it is to be expunged."""
+        """Return success for a VM that is destroyed already, unless it must be expunged.
+
+        Otherwise None or a failure.
+        """
         gone = work.state in (VmState.DESTROYED, VmState.EXPUNGING)
         return Succeeded(UNCHANGED) if gone and not work.job.params.get("expunge") else super().at_once(work)
 

@@ -1,12 +1,12 @@
 """The job that migrates a running VM (one file: one job kind). Both hosts are claimed until it ends, then one.
 
-The claim is the memory of the move: while the migration holds the source, the guest may be on either host. A
-move that fails is undone by asking for the opposite; while that gets no answer the job waits with both hosts
-claimed, also beyond ``job.cancel.threshold.minutes``: nothing may be given back before it is known where the
-guest runs. One that is seen to run nowhere is not waited for: a VM whose guest is on neither host is Stopped.
+The claim shows that a migration is in progress: while the migration has a claim on the source, the guest may be on
+either host. A failed migration is undone by requesting the migration back. While this gets no answer, the job waits
+with claims on both hosts, also beyond ``job.cancel.threshold.minutes``: no claim may be released before it is known
+where the guest runs. If the guest is on neither host, the VM becomes Stopped.
 
-No guest runs on a host that was declared off, so only the other host is asked. If the guest runs there, the VM
-holds that host; else the VM is Stopped, and ``evacuate_host`` starts it.
+No guest runs on a host that was declared off, so only the other host is queried. If the guest runs there, the VM
+keeps its claim on that host; otherwise the VM becomes Stopped, and ``evacuate_host`` starts it.
 """
 
 from collections.abc import Sequence
@@ -85,7 +85,7 @@ class _Move:
 
 
 class MigrateVirtualMachine(VmSteps):
-    """Params: see HOST."""
+    """The steps of migrating a VM. The parameters are declared by the constants HOST and those next to it."""
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)
@@ -94,7 +94,10 @@ class MigrateVirtualMachine(VmSteps):
         )
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return success if the VM was to leave a host and has no claim on any host any more."""
+        """Return success if the VM should leave a host and has no claim on any host any more.
+
+        Otherwise returns None, or a failure if the VM's state does not allow a migration.
+        """
         if FROM_HOST in work.job.params and work.host_id is None and work.state is not VmState.MIGRATING:
             return Succeeded(NOT_BEGUN)
         outcome = super().at_once(work)
@@ -128,7 +131,7 @@ class MigrateVirtualMachine(VmSteps):
             move, failure = again, None
 
     def _end_where_it_runs(self, move: _Move, left: DriverError) -> Succeeded | Failed | None:
-        """Return the outcome after the way back to the source was rejected permanently (``left``).
+        """Return the outcome after the migration back to the source was rejected permanently (``left``).
 
         Returns None if the migration is not over: the error may pass, a host cannot be queried, or the guest runs
         at its source.
@@ -162,9 +165,9 @@ class MigrateVirtualMachine(VmSteps):
         return run_transaction(self.tools.engine, begin, MIGRATE_COMMIT, during=self.tools.planning)
 
     def _begin_reserved(self, works: Sequence[Assignment]) -> Sequence[_Move | None]:
-        """Begin the moves to reserved hosts in one transaction.
+        """Begin the migrations to reserved hosts in one transaction, and return them in order.
 
-        The result is None for each move that must be begun in a transaction of its own.
+        The result is None for each migration that must begin in a transaction of its own.
         """
         plain = [work for work in works if _is_plain(work)]
         begin = partial(self._swap_claims, works=plain)
@@ -183,9 +186,9 @@ class MigrateVirtualMachine(VmSteps):
         return _read_moves(connection, jobs)
 
     def _begin_move(self, connection: Connection, *, work: Assignment) -> _Move | Outcome:
-        """Return the move that an earlier try has begun, or a new one.
+        """Return the migration that an earlier attempt has begun, or begin a new one.
 
-        An outcome where none is needed or possible.
+        Returns the outcome of the job if no migration is needed or possible.
         """
         begun = _read_moves(connection, [work.job])
         if begun:
@@ -208,7 +211,9 @@ class MigrateVirtualMachine(VmSteps):
         return self._claimed(connection, work.job)
 
     def _elsewhere(self, move: _Move, failure: DriverError) -> _Move | Failed | Paused:
-        """Return the migration to another destination, a pause before the next try, or the failure of the job.
+        """Claim another destination.
+
+        Returns the migration, a pause before the next attempt, or the failure of the job.
 
         The guest runs at its source.
         """
@@ -253,7 +258,7 @@ class MigrateVirtualMachine(VmSteps):
         )
 
     def _claimed(self, connection: Connection, job: LeasedJob) -> _Move:
-        """Return the move just claimed; the lease must still be ours."""
+        """Renew the lease, and return the migration whose destination was just claimed."""
         note(connection, job, job.progress, self.tools.lease_seconds)
         return _read_moves(connection, [job])[job.id]
 
@@ -269,7 +274,7 @@ def _is_plain(work: Assignment) -> bool:
 
 
 def _read_moves(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, _Move]:
-    """Return the moves that have begun, by job id; jobs that hold no source are left out."""
+    """Return the migrations that have begun, by job id. Jobs without a claim on a source are omitted."""
     sources = read_sources(connection, [job.uuid for job in jobs])
     moving = [job for job in jobs if job.uuid in sources]
     works = WorkReader().read_assignments(connection, moving) if moving else {}

@@ -1,7 +1,8 @@
 """The job that reboots a VM on its host, or on another host if it does not start there.
 
-One that could not be stopped runs on. One that could be stopped and not started is Stopped, without a host. A
-worker that takes over does both again: a guest that came up meanwhile goes down once more.
+A VM that could not be stopped keeps running. A VM that was stopped and could not be started becomes Stopped,
+without a host. A worker that takes over the job stops and starts the VM again, even if the guest was started
+already.
 
 A VM of a volatile service offering is restored instead, as in CloudStack: it starts with a new root disk from its
 template. If its root disk has snapshots, the job fails and the VM runs on. A guest that crashed keeps its disk.
@@ -35,7 +36,8 @@ from bulkdeploy.store.virtual_machines.virtual_machine_changes import is_volatil
 class RebootVirtualMachine(VmSteps):
     """The steps of a reboot.
 
-    Params: ``forced`` cuts the power; CRASHES and LEAVES_HOST are set if the guest crashed.
+    Parameters: ``forced`` powers the guest off without a shutdown; CRASHES and LEAVES_HOST are set if the guest
+    crashed.
     """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:

@@ -1,7 +1,7 @@
 """The job that repairs a VM: it makes the guest match the VM's rows, on one host only.
 
-The rows are believed. The driver says where the guest is; each step is one that may be repeated, so a worker that
-takes over looks anew and goes on. While it is unknown what runs, nothing is started.
+The rows are authoritative, and the driver reports where the guest is. Each step may be repeated, so a worker that
+takes over the job reads the state again and continues. While it is unknown which guests run, no guest is started.
 """
 
 from collections.abc import Sequence
@@ -71,7 +71,7 @@ class RepairVirtualMachine(VmSteps):
         return self._at_home(work, work.host, seen, hosts)
 
     def _end_all(self, work: Assignment, hosts: Sequence[HostAddress]) -> Outcome:
-        """End all guests of a VM that does not run by its row."""
+        """Stop all guests of a VM that should not run according to its row, and return the outcome."""
         for host in hosts:
             failure = self.tools.calls.stop(
                 replace(work, host=host), forced=bool(work.job.params.get("forced"))
@@ -81,7 +81,7 @@ class RepairVirtualMachine(VmSteps):
         return Succeeded(UNCHANGED)
 
     def _end_copy(self, work: Assignment, host: HostAddress) -> DriverError | None:
-        """Remove a copy of the guest from a host to which it does not belong, or else cut its power."""
+        """Remove a copy of the guest from a host to which it does not belong, or power it off if that fails."""
         failure = self.tools.calls.end_copy(work, host)
         if failure is None or failure.may_pass:
             return failure
@@ -90,7 +90,7 @@ class RepairVirtualMachine(VmSteps):
     def _at_home(
         self, work: Assignment, home: HostAddress, seen: Sequence[Guest], hosts: dict[UUID, HostAddress]
     ) -> Outcome:
-        """Keep one running guest, end the copies on other hosts, and return the outcome.
+        """Keep one running guest, stop the copies on other hosts, and return the outcome.
 
         A running guest on the VM's own host is preferred. A guest that runs elsewhere is migrated to that host.
         """
@@ -152,7 +152,7 @@ class RepairVirtualMachine(VmSteps):
         return self._starter.run(work, pinned=False)
 
     def _again(self, work: Assignment, failure: DriverError) -> Paused | Failed:
-        """Return a pause if the failure may pass and there is time, else the failed outcome."""
+        """Return a pause if the failure may pass and the job is not overdue, otherwise the failed outcome."""
         if failure.may_pass:
             return pause(work, None)
         way = "" if work.job.params.get("forced") else "; with forced=true it is stopped and started"

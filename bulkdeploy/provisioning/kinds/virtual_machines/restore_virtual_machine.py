@@ -1,8 +1,8 @@
-"""The job that restores a VM: it deletes the root disk and creates a new one in its place.
+"""The job that restores a VM: it deletes the root disk and creates a new root disk.
 
-A new root volume with another size or disk offering, or with a template that wants another host tag, gets its place
-from placement: where the VM was, if that suits it, or elsewhere. A VM that ran is started again; if no host suits
-it by then, nothing is removed.
+If the new root volume has another size or disk offering, or a template that requires another host tag, placement
+chooses the host and the pool: the present ones if they are suitable, or others. A VM that ran before is started
+again. If no host is suitable then, nothing is deleted.
 """
 
 from collections.abc import Mapping, Sequence
@@ -49,9 +49,9 @@ VM got no place for its new disk after that."""
 
 
 class RestoreVirtualMachine(VmSteps):
-    """The steps of restoring a VM. Params: the differences of ``NewRootDisk`` from the old disk.
+    """The steps of restoring a VM. Parameters: the fields of ``NewRootDisk``.
 
-    If the old disk cannot be removed, the job fails, and a VM that ran before is started again unchanged.
+    If the old disk cannot be deleted, the job fails, and a VM that ran before is started again unchanged.
     """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
@@ -100,7 +100,10 @@ class RestoreVirtualMachine(VmSteps):
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure), final)
 
     def _check_place(self, connection: Connection, *, work: Assignment, new: NewRootDisk) -> Assignment | NoPlace:
-        """Return the reason why no host accepts the VM with its new disk, or note in the job that a host does."""
+        """Check that a host accepts the VM with its new disk.
+
+        Returns the assignment after noting this in the job, or the reason why no host accepts the VM.
+        """
         place = find_other_place(
             connection,
             work.vm_id,
@@ -113,7 +116,10 @@ class RestoreVirtualMachine(VmSteps):
         return read_assignment(connection, job)
 
     def _replace(self, connection: Connection, *, work: Assignment, new: NewRootDisk) -> Assignment:
-        """Write the new root volume, with a place if the VM is to run."""
+        """Write the row of the new root volume, with a claimed host and pool if the VM must run.
+
+        Returns the assignment.
+        """
         volume_uuid = uuid4()
         progress: dict[str, object] = {REMOVED: True}
         if work.state is VmState.STARTING and new.is_placed_anew:

@@ -1,7 +1,7 @@
 """The job that reverts a VM to a snapshot: its volumes and, if the VM runs, its memory.
 
-Nothing undoes it: a try that failed is repeated while time is left. A guest that did not go on from the snapshot is
-made to run as it is.
+A revert is never undone: a failed attempt is repeated until the job is overdue. A guest that was not reverted is
+started again unchanged.
 """
 
 from typing_extensions import override
@@ -27,7 +27,7 @@ MAY_RUN = FinalState(VmState.UNKNOWN, fail_revert)
 
 
 class RevertToVmSnapshot(SnapshotSteps):
-    """Params: see SnapshotSteps."""
+    """The steps of reverting a VM to a snapshot, with the parameters of ``SnapshotSteps``."""
 
     @override
     def change(self, work: Assignment, snapshot: SnapshotSpec) -> Outcome:

@@ -1,7 +1,8 @@
-"""The job that runs an extension's custom action on a VM, at most once because it may not be repeatable.
+"""The job that runs an extension's custom action on a VM, at most once because the action may not be repeatable.
 
-As in CloudStack, an action that fails ends its job with success, and the job's result says that the action failed.
-That an action is begun is noted first. A worker that takes over does not run the action again, and says so.
+As in CloudStack, the job succeeds even if the action fails, and its result contains the failure of the action. The
+beginning of the action is recorded first. A worker that takes over the job does not run the action again, and
+reports this in the result.
 """
 
 from functools import partial
@@ -29,7 +30,10 @@ LOST = "the worker that ran the action ended: the action may have been done, and
 
 
 class RunCustomAction(VmSteps):
-    """Params: ``action`` (uuid, name, details, timeout, success and error messages) and ``values``, encrypted."""
+    """The steps of running a custom action.
+
+    Parameters: ``action`` (uuid, name, details, timeout, success and error messages) and ``values``, encrypted.
+    """
 
     @override
     def run(self, work: Assignment) -> Outcome:

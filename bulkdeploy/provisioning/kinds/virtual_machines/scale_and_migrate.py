@@ -1,11 +1,12 @@
 """The job that scales a running VM up: on its host, or on another host after a live migration.
 
-The destination is claimed with the new sizes while the migration holds the source with the old ones, so both ways
-stay open until it is known where the guest runs and how large it is. The guest moves as it is, and grows when it
-has arrived. Whatever fails, it gets its old sizes again and goes back; with others it stays where it has room.
+The destination is claimed with the new sizes while the migration has a claim on the source with the old sizes, so
+both outcomes remain possible until it is known where the guest runs and how large it is. The guest migrates with
+its old sizes, and grows after its arrival. After a failure, the guest gets its old sizes again and is migrated
+back.
 
-If one of the two hosts was declared off, the guest can only be on the other one, and the VM holds that one. If the
-guest is not there either, the VM is Stopped with its old sizes.
+If one of the two hosts was declared off, the guest can only be on the other host, and the VM keeps its claim there.
+If the guest is not there either, the VM becomes Stopped with its old sizes.
 """
 
 from dataclasses import replace

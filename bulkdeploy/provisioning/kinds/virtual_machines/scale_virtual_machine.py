@@ -1,8 +1,8 @@
 """The job that scales a running VM up on its host: it claims capacity and limits, then grows the guest.
 
-Claims, counts and the VM's sizes change in one transaction, which notes the old sizes in the job's progress. A
-guest that does not grow gets its old sizes again, and what was claimed is given back with the end of the job. One
-that has grown in part, and that its hypervisor does not make smaller while it runs, is asked to grow once more.
+Claims, counts and the VM's sizes change in one transaction, which records the old sizes in the job's progress. A
+guest that does not grow gets its old sizes again, and the additional claims are released when the job ends. If the
+guest has grown in part and its hypervisor cannot shrink a running guest, growing is requested once more.
 """
 
 from collections.abc import Mapping
@@ -51,12 +51,15 @@ SCALE_COMMIT = "scale.commit"
 
 
 class ScaleVirtualMachine(VmSteps):
-    """Params: the VM's new COLUMNS."""
+    """The steps of scaling a running VM up. Parameters: the new values of the columns COLUMNS."""
 
     grown, not_grown = UNCHANGED, NOT_GROWN
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return the outcome if the VM's rows decide it. A failure releases the claim of an earlier try."""
+        """Return the outcome if the VM's rows determine it, or None.
+
+        A failure releases the claim of an earlier attempt.
+        """
         refused = super().at_once(work)
         if not isinstance(refused, Failed):
             return refused
@@ -88,9 +91,9 @@ class ScaleVirtualMachine(VmSteps):
         return self._grow_again(work, failure, left) if not left.may_pass else pause(work, failure)
 
     def _grow_again(self, work: Assignment, failure: DriverError, left: DriverError) -> Outcome:
-        """Grow the guest again where going back was permanently refused (``left``).
+        """Grow the guest again after the hypervisor permanently rejected the return to the old sizes (``left``).
 
-        The hypervisor shrinks no running guest.
+        Such hypervisors cannot shrink a running guest. Returns the outcome of the job.
         """
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
         again = self.change(work)
@@ -103,15 +106,15 @@ class ScaleVirtualMachine(VmSteps):
         return self.failed(work, RESOURCE_UNAVAILABLE, why, self.grown if runs else self.not_grown)
 
     def change(self, work: Assignment) -> DriverError | None:
-        """Change the guest to the claimed sizes."""
+        """Change the guest to the claimed sizes. Return None, or the error."""
         return self.tools.calls.scale(work, sized(work.guest, work.job.params))
 
     def undo(self, work: Assignment) -> DriverError | None:
-        """Change the guest back to its old sizes, no matter how much of the change was done."""
+        """Change the guest back to its old sizes, no matter how far it has grown. Return None, or the error."""
         return self.tools.calls.scale(work, sized(work.guest, work.job.progress[OLD]))
 
     def hosts_of(self, work: Assignment) -> list[HostAddress]:
-        """Return the hosts that the guest may be on."""
+        """Return the hosts on which the guest may be."""
         return [] if work.host is None else [work.host]
 
     def claim(self, connection: Connection, work: Assignment, row: Row[Any], reason: str | None) -> Failed | None:
@@ -120,7 +123,7 @@ class ScaleVirtualMachine(VmSteps):
         ``reason`` names the placement rule by which the host rejects the new sizes; then the job fails.
 
         Raises:
-            TransactionConflict: repeat the whole transaction.
+            TransactionConflict: a concurrent transaction changed the host; the whole transaction must be repeated.
         """
         if reason is not None:
             why = f"its host cannot take it; {why_not(reason)}. Another host may: automigrate=true moves it there"
@@ -132,7 +135,10 @@ class ScaleVirtualMachine(VmSteps):
         return None
 
     def _is_off(self, work: Assignment, left: DriverError) -> bool:
-        """Return whether going back was refused because the guest does not run any more: it has no size, then."""
+        """Return whether the error ``left`` is permanent and the guest runs on none of its hosts.
+
+        A guest that does not run has no size that could be changed.
+        """
         if left.may_pass:
             return False
         hosts = self.hosts_of(work)
@@ -141,7 +147,10 @@ class ScaleVirtualMachine(VmSteps):
         )
 
     def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
-        """Claim, count and write the new sizes, and note the old ones."""
+        """Claim, count and write the new sizes, and note the old sizes.
+
+        Return the new assignment or the failure.
+        """
         new, row = work.job.params, read_vm_row(connection, work.vm_id)
         if row.host_id is None:
             return self.failed(work, INTERNAL_ERROR, "it does not run any more", self.not_grown)
@@ -168,7 +177,7 @@ class ScaleVirtualMachine(VmSteps):
 
 
 def sized(guest: GuestSpec, sizes: Mapping[str, Any]) -> GuestSpec:
-    """Return the guest with the sizes of these columns."""
+    """Return a copy of the guest's specification with the sizes in these columns."""
     return replace(guest, cpu_number=sizes["cpu_number"], cpu_mhz=sizes["cpu_mhz"], memory_mib=sizes["memory_mib"])
 
 

@@ -1,8 +1,7 @@
 """The job that starts a stopped VM. The call or the job claims a host, and the guest is started there.
 
-An operation on many VMs plans and claims the hosts of all of them; other calls leave that to the job.
-
-A start that fails in the end leaves the VM Stopped, without a host; its volumes stay.
+A bulk operation plans and claims the hosts of all its VMs; other calls leave this to the job. If the start fails
+finally, the VM is Stopped, without a host, and keeps its volumes.
 """
 
 from functools import partial
@@ -45,7 +44,8 @@ PLACE_COMMIT = "place.commit"
 class StartVirtualMachine(VmSteps):
     """The steps of starting a VM.
 
-    Params: one of PINS fixes the place. ``planner``, ``consider_last_host`` and FIRST_HOST influence the placement.
+    Parameters: one of PINS restricts the VM to a pod, cluster or host. ``planner``, ``consider_last_host`` and
+    FIRST_HOST influence the placement.
     """
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
@@ -53,7 +53,10 @@ class StartVirtualMachine(VmSteps):
         self._starter = starter_of_existing_vms(kind, tools)
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return success for a VM that runs already."""
+        """Return success for a VM that runs already.
+
+        Otherwise None, or a failure if its state does not allow a start.
+        """
         return Succeeded(UNCHANGED) if work.state is VmState.RUNNING else super().at_once(work)
 
     @override

@@ -1,6 +1,6 @@
 """The job that stops a VM: it removes the guest from its host, then releases the claim on the host.
 
-A stop that is refused leaves the VM Running with its claim, forced or not.
+If the hypervisor rejects the stop, the VM remains Running with its claim, even if the stop was forced.
 """
 
 from typing_extensions import override
@@ -17,11 +17,14 @@ from bulkdeploy.provisioning.stopping import IF_IT_MAY_RUN, MAY_STILL_RUN, STOP_
 class StopVirtualMachine(VmSteps):
     """The steps of stopping a VM.
 
-    Params: ``forced`` cuts the power; GUEST_ENDED is set if the guest ended by itself.
+    Parameters: ``forced`` powers the guest off without a shutdown; GUEST_ENDED is set if the guest ended by itself.
     """
 
     def at_once(self, work: Assignment) -> Outcome | None:
-        """Return success for a VM that is stopped already."""
+        """Return success for a VM that is stopped already.
+
+        Otherwise None, or a failure if its state does not allow a stop.
+        """
         return Succeeded(UNCHANGED) if work.state is VmState.STOPPED else super().at_once(work)
 
     @override

@@ -46,7 +46,10 @@ class AttachVolume(GiveDevice):
         return {DEVICE: str(volume.uuid), STATE: volume.state, HAS_PLACE: volume.pool_id is not None}
 
     def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
-        """Return the guest with the new volume. A volume that any guest had before is not created again."""
+        """Return the guest's specification with the new volume.
+
+        A volume that was attached to a guest before is marked so that it is not created again.
+        """
         was_made = claimed[STATE] == READY
         volumes = (
             replace(volume, was_made=was_made) if str(volume.uuid) == claimed[DEVICE] else volume

@@ -19,7 +19,7 @@ from bulkdeploy.store.volumes.volume_changes import read_volume, take_volume
 
 
 class DetachVolume(TakeDevice):
-    """Params: ``volume_id``, ``volume_uuid``."""
+    """The steps of detaching a volume. Parameters: ``volume_id``, ``volume_uuid``."""
 
     @override
     def device(self, work: Assignment) -> UUID:

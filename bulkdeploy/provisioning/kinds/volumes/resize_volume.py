@@ -1,8 +1,8 @@
 """The job that resizes a volume: it grows while its guest runs, and shrinks while its guest is stopped.
 
-What grows is claimed and counted before the hypervisor is asked, and given back where the volume did not grow; what
-shrinks is given back once it has shrunk. Which of the two sizes a volume has after a failure is looked at, never
-guessed: nothing is ever shrunk to undo a growth.
+If a volume grows, the capacity is claimed and counted before the hypervisor is called, and released if the volume
+did not grow. If a volume shrinks, capacity is released after it has shrunk. After a failure the job reads the real
+size of the volume. A volume is never shrunk to undo a growth.
 """
 
 from dataclasses import asdict, replace
@@ -36,7 +36,10 @@ RESIZE_COMMIT, GIVE_BACK_COMMIT = "resize.commit", "give_back.commit"
 
 
 class ResizeVolume(DeviceChange):
-    """Params: ``volume_id``, ``volume_uuid``; the new ``size_bytes`` and ``disk_offering_id``."""
+    """The steps of resizing a volume.
+
+    Parameters: ``volume_id``, ``volume_uuid``, and the new ``size_bytes`` and ``disk_offering_id``.
+    """
 
     @override
     def run(self, work: Assignment) -> Outcome:
@@ -56,7 +59,10 @@ class ResizeVolume(DeviceChange):
         return self._resize(work, volume, old)
 
     def _resize(self, work: Assignment, volume: VolumeSpec, old: VolumeSize) -> Outcome:
-        """Resize the volume on the hypervisor, and write its real size into the rows if that fails."""
+        """Resize the volume on the hypervisor, and write its real size into the rows if that fails.
+
+        Return the outcome.
+        """
         grows = volume.size_bytes > old.size_bytes
         failure = self._read_size(work, volume, grows=grows)
         if failure is not None:
@@ -87,7 +93,10 @@ class ResizeVolume(DeviceChange):
         return self._write(connection, work, OLD, asdict(VolumeSize.of(volume)))
 
     def _read_size(self, work: Assignment, volume: VolumeSpec, *, grows: bool) -> DriverError | None:
-        """Resize the volume on the hypervisor, or return the failure of an earlier try without a new call."""
+        """Resize the volume on the hypervisor. Return None, or the error.
+
+        If an earlier attempt failed, its error is returned without a new call.
+        """
         return noted_failure(work, "resize", work.host) or self.tools.calls.resize(work, volume, running=grows)
 
     def _write_size(self, work: Assignment, size: VolumeSize) -> None:
@@ -107,7 +116,7 @@ def _wanted(work: Assignment) -> VolumeSize:
 
 
 def _on_pool(work: Assignment) -> VolumeSpec | None:
-    """Return the volume with its new size, or None if the volume is in no storage pool yet."""
+    """Return the specification of the volume with its new size, or None if the volume is in no storage pool yet."""
     for volume in work.guest.volumes:
         if str(volume.uuid) == work.job.params["volume_uuid"]:
             return replace(volume, size_bytes=work.job.params["size_bytes"])

@@ -184,7 +184,7 @@ def _refusal(connection: Connection, each: DeployingCall, kinds: Kinds, fits: in
         number = min(each.errors)
         vm, error = each.named[number], each.errors[number]
         what = f"virtualmachines[{vm.entry}]" + (f" ({vm.name})" if vm.name else "")
-        why = f"the first that does not fit is {what}"
+        why = f"the first VM that does not fit is {what}"
         why += f": {error.why}" if isinstance(error, InsufficientCapacity) else ""
     return InsufficientCapacity(
         requested=each.call.count,

@@ -165,7 +165,7 @@ def delete_pools(
         if row["scope"] == PoolScope.HOST and not with_local:
             raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is deleted with its host by deleteHost")
         if not forced and row["state"] != MAINTENANCE:
-            rule = f"pool {pool.name} is in state {row['state']}, not Maintenance; see forced"
+            rule = f"pool {pool.name} is in state {row['state']}; it must be Maintenance, unless forced=true"
             raise InvalidParameter("id", str(pool.uuid), rule)
         if pool.id in volumes:
             rule = f"{volumes[pool.id]} volume(s) are in it"
@@ -273,5 +273,5 @@ def _check_size(configuration: Configuration, pool: EntityRef, row: Mapping[str,
     if row["scope"] != PoolScope.HOST:
         factor = configuration.decimal(storage_pools.FACTOR, Scope.STORAGE_POOL, pool.id)
     if size * factor < row["allocated_bytes"]:
-        promised = f"{row['allocated_bytes']} bytes are promised, {factor:g} times its size at most"
+        promised = f"{row['allocated_bytes']} bytes are claimed; at most {factor:g} times the size may be claimed"
         raise InvalidParameter("capacitybytes", size, promised)

@@ -174,7 +174,7 @@ def end_removal(connection: Connection, removal: Removal, failed: Collection[UUI
 
 def _remove_guest(drivers: Drivers, one: UnmanagedGuest, timeout_s: float) -> str | None:
     if one.host is None:
-        return f"its host {one.guest.host_uuid} is not here: remove it there"
+        return f"its host {one.guest.host_uuid} is unknown to this service: remove the guest on that host"
     host = HostAddress(one.guest.host_uuid, one.host.name, one.host.ip_address, one.host.hypervisor, one.host.url)
     volumes = [uuid for uuid, _, _ in one.volumes]
     try:
@@ -192,7 +192,7 @@ def _remove_guest(drivers: Drivers, one: UnmanagedGuest, timeout_s: float) -> st
 def _remove_volume(drivers: Drivers, volume: RealVolume, hypervisor: str | None, timeout_s: float) -> str | None:
     uuid, pool_uuid, _ = volume
     if hypervisor is None:
-        return f"no host of ours reaches its pool {pool_uuid}: remove it there"
+        return f"no host of this service can access its pool {pool_uuid}: remove the volume there"
     try:
         drivers.driver_for(hypervisor).ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
     except DriverError as error:
