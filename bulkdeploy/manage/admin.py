@@ -66,8 +66,8 @@ def read_credentials(settings: Settings) -> dict[str, str]:
     The result also contains ``password`` if the generated password is still valid.
 
     Raises:
-        click.ClickException: no database, or no admin yet.
-        SecretKeyWrong: its secrets were encrypted with another key.
+        click.ClickException: no database is configured, or it has no admin yet.
+        SecretKeyWrong: the secrets in the database were encrypted with another key.
     """
     from bulkdeploy.manage.running import with_running_services
     from bulkdeploy.store.database.bootstrap import admin_row

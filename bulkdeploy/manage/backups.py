@@ -50,11 +50,10 @@ def dump(settings: Settings, file: Path) -> None:
 def restored(settings: Settings, file: Path) -> Iterator[Settings]:
     """Replace the contents of the database by a dump, and yield the settings while the database server runs.
 
-    Nothing is changed if the file is not a dump, or if other programs are connected to the database.
-
     Raises:
-        click.ClickException: one of these; or PostgreSQL's program is missing or failed. If it failed after the
-            check of the file, the database is empty: repeat the restore.
+        click.ClickException: the file is not a dump, or other programs are connected to the database: nothing is
+        changed. Or PostgreSQL's program is missing or failed. If it failed after the check of the file, the
+        database is empty, and the restore must be repeated.
     """
     from bulkdeploy.wiring.system import build_engine
 
@@ -82,7 +81,8 @@ def _server(settings: Settings, *, must_be_idle: bool = False) -> Iterator[Setti
     This is the configured database, or else the embedded one, which is started if necessary.
 
     Raises:
-        click.ClickException: ``must_be_idle`` and ``up`` runs here; or there is no database; or it does not start.
+        click.ClickException: ``must_be_idle`` is true and ``up`` runs in data_dir; or there is no database; or the
+        embedded server does not start.
     """
     found = with_running_services(settings)
     if settings.database_url is not None or (found.database_url is not None and not must_be_idle):
@@ -114,7 +114,7 @@ def _run(name: str, arguments: Sequence[str], reachable: Settings | None) -> Non
     """Run a PostgreSQL program, on the database of ``reachable`` if given. The password is not in the arguments.
 
     Raises:
-        click.ClickException: it is not there, or failed.
+        click.ClickException: the program is not installed, or ended with an error.
     """
     environment, major = dict(os.environ), 0
     if reachable is not None:
@@ -146,7 +146,7 @@ def _program(name: str, server_major: int) -> Path:
     """Return the program whose release is closest to the server's: not older, or the newest if all are older.
 
     Raises:
-        click.ClickException: there is none.
+        click.ClickException: no program with this name is installed.
     """
     found = {_major(place): place for place in _places(name)}
     if not found:

@@ -11,10 +11,12 @@ from bulkdeploy.wiring.settings import ENVIRONMENT_PREFIX, SettingMissing, Setti
 
 
 def settings_of(ctx: click.Context, **overrides: Any) -> Settings:
-    """Return the settings of this invocation; options given on the command line (not None) win.
+    """Return the settings of this invocation.
+
+    Values in ``overrides`` that are not None replace the configured ones.
 
     Raises:
-        click.ClickException: a value is not allowed, or the file cannot be read.
+        click.ClickException: a value is not allowed, or the configuration file cannot be read.
     """
     said = ctx.find_root().obj
     invocation = said if isinstance(said, Invocation) else Invocation()
@@ -34,13 +36,13 @@ def settings_of(ctx: click.Context, **overrides: Any) -> Settings:
 
 
 def service_settings(ctx: click.Context, *required: str) -> Settings:
-    """Return the settings of a command that uses services which may be those of ``up``.
+    """Return the settings of a command that connects to the database or other services.
 
     The addresses of the services that ``up`` runs in data_dir are used unless the settings name another database.
 
     Raises:
-        click.ClickException: a value is not allowed, the file cannot be read, or one of ``required`` is not set;
-            the error names the setting and its variable.
+        click.ClickException: a value is not allowed, the configuration file cannot be read, or one of ``required``
+        is not set; the error names the setting and its environment variable.
     """
     settings = with_running_services(settings_of(ctx))
     require(settings, *required)
@@ -51,7 +53,7 @@ def require(settings: Settings, *names: str) -> None:
     """Reject settings in which one of ``names`` is not set.
 
     Raises:
-        click.ClickException: names the setting and its variable.
+        click.ClickException: a setting is not set. The error names the setting and its environment variable.
     """
     for name in names:
         if getattr(settings, name) is None:

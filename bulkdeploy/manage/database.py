@@ -109,9 +109,9 @@ def prepare(settings: Settings, *, half: str = "all") -> None:
     """Migrate and bootstrap the configured database.
 
     Raises:
-        SchemaMismatch: the database is too far ahead of this release, or the wrong half is asked for.
-        UpgradeNotEnded: the one before this upgrade is only half done.
-        SecretKeyWrong: its secrets were encrypted with another key.
+        SchemaMismatch: the schema is newer than this release supports, or the wrong half was requested.
+        UpgradeNotEnded: only half of the previous upgrade was done.
+        SecretKeyWrong: the secrets in the database were encrypted with another key.
     """
     from bulkdeploy.commands.registry import default_rights
     from bulkdeploy.store.database.bootstrap import admin_row, bootstrap

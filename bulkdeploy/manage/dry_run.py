@@ -13,16 +13,19 @@ T = TypeVar("T")
 
 
 class _NothingKept(Exception):
-    """The transaction of a dry run is given up."""
+    """Raised at the end of a dry run, so that its transaction is rolled back."""
 
 
 def run_or_try(
     engine: Engine, work: Callable[[Connection], T], *, dry_run: bool, at: str = Failpoint.CALL_COMMIT
 ) -> T:
-    """Return the result of ``work``, run as ``run_transaction`` does. A dry run is rolled back.
+    """Run ``work`` in a transaction and return its result. In a dry run, the transaction is rolled back at its end.
+
+    ``work`` is repeated after conflicts with other transactions, as ``run_transaction`` does. ``at`` is the
+    failpoint before the commit.
 
     Raises:
-        ConflictRetriesExhausted, OutcomeUnknown: see ``run_transaction``.
+        ConflictRetriesExhausted, OutcomeUnknown: under the same conditions as ``run_transaction``.
     """
     results: list[T] = []
 

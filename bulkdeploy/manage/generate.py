@@ -86,7 +86,7 @@ FILES: Mapping[str, Callable[[], str]] = {
 @click.command()
 @click.option("--check", is_flag=True, help="Write nothing; fail where a file differs.")
 def main(check: bool) -> None:
-    """Write the generated files."""
+    """Write the generated files. With ``check``, exit with an error if a file is not up to date."""
     stale = [
         name for name, text in ((name, make()) for name, make in FILES.items()) if not _write(name, text, check)
     ]

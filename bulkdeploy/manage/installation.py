@@ -47,7 +47,7 @@ class Installation:
         """Return all hosts, or the host with this name or id, as rows of ``store.infrastructure.storage_units``.
 
         Raises:
-            UsageError: there is none, or more than one.
+            UsageError: no host has this name or id, or several hosts have this name.
         """
         from bulkdeploy.store.infrastructure.storage.storage_units import hosts
         from bulkdeploy.store.ledger.allocations import find_hosts

@@ -62,7 +62,7 @@ def explain(settings: Settings, host: str, *, as_json: bool) -> None:
     """Print the claims on each host with this name or id, and the VMs that own them.
 
     Raises:
-        UsageError: there is none.
+        UsageError: no host has this name or id.
     """
     from bulkdeploy.store.database.engine import read_only
     from bulkdeploy.store.ledger.allocations import allocations_of_host, find_hosts
@@ -103,7 +103,8 @@ def check(settings: Settings) -> "list[Finding]":
     """Check every invariant on the configured database and its hypervisors. getHealth shows the findings.
 
     Raises:
-        DriverSettingError: the settings of drivers are wrong, or hosts have none: what they run cannot be seen.
+        DriverSettingError: the settings of drivers are wrong, or contain no driver for some hosts, so that their
+            guests are unknown.
     """
     from bulkdeploy.drivers.hosts import address_of
     from bulkdeploy.services.auditing.audit import audit as check_all

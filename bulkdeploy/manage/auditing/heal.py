@@ -70,9 +70,9 @@ def run(
     """Repair the configured database and its hypervisors, print the repairs, and return the exit code.
 
     Raises:
-        UsageError: there is no such host, or more than one.
+        UsageError: no host has this name or id, or several hosts have this name.
         DriverSettingError: the settings of drivers are wrong.
-        ClickException: a hypervisor does not answer, so that it is unknown what it has.
+        ClickException: a hypervisor does not respond, so that its guests are unknown.
     """
     from bulkdeploy.drivers.errors import DriverError
     from bulkdeploy.services.auditing import repairs

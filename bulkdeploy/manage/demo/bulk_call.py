@@ -20,7 +20,7 @@ ALREADY_THERE = {"a-kvm-1": 14, "a-kvm-2": 9, "b-kvm-1": 3, "b-kvm-2": 1}
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """Jobs of the deployment by state."""
+    """The numbers of jobs of a deployment by state."""
 
     queued: int
     running: int
@@ -29,7 +29,7 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        """True when no job will change any more."""
+        """Whether all jobs have ended."""
         return self.queued == self.running == 0
 
 
@@ -45,10 +45,10 @@ class BulkCall:
         self.progress_seen = Progress(0, 0, 0, 0)
 
     def fill(self) -> None:
-        """Deploy VMs into some clusters of the sample zone, for the call to level.
+        """Deploy VMs into some clusters of the sample zone, so that these are fuller before the bulk call.
 
         Raises:
-            cli.failures.ApiRefused: the API said no.
+            cli.failures.ApiRefused: the API rejected a call.
         """
         self._filling = [
             self._request(count, clusterid=self._only("listClusters", "cluster", name=cluster))
@@ -63,7 +63,7 @@ class BulkCall:
         """Deploy ``count`` VMs in the sample zone as the administrator.
 
         Raises:
-            cli.failures.ApiRefused: the API said no.
+            cli.failures.ApiRefused: the API rejected a call.
         """
         self._requested = count
         self._before = self._vms_per_cluster()
@@ -115,7 +115,7 @@ class BulkCall:
         return dict(found)
 
     def _only(self, command: str, noun: str, **parameters: str) -> str:
-        """Return the id of the one object that fits."""
+        """Return the id of the object with the name or keyword in ``parameters``."""
         found = [
             row
             for row in list_all(self._api, command, noun, **parameters)
@@ -124,7 +124,7 @@ class BulkCall:
         return str(found[0]["id"])
 
     def _vms_per_cluster(self) -> Counter[str]:
-        """Return the owner's VMs that have a host, by their cluster's name."""
+        """Return the number of the owner's VMs on hosts, by name of cluster."""
         clusters = {
             row["id"]: row["clustername"] for row in list_all(self._api, "listHosts", "host", type="Routing")
         }

@@ -135,7 +135,7 @@ def _discrepancies(settings: Settings) -> list[str]:
 
 
 def _supervise_for(stack: Stack, seconds: float) -> None:
-    """Pass on the children's output for a while."""
+    """Pass on the output of the child processes for this number of seconds."""
     deadline = time.monotonic() + seconds
     stack.supervisor.run(until=lambda: time.monotonic() > deadline)
 
@@ -155,7 +155,7 @@ def _data_dir(given: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def _log(file: Path) -> Iterator[Callable[[str, str], None]]:
-    """Yield the function that writes the programs' output to a file."""
+    """Yield a function that appends lines of the programs' output to a log file."""
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("a") as log:
         yield lambda name, line: print(f"{name:<9}| {line}", file=log, flush=True)

@@ -15,7 +15,7 @@ PAGE_SIZE = 500
 
 @contextmanager
 def own_api(settings: Settings) -> Iterator[Transport]:
-    """Yield a function that signs and sends calls to the API of ``settings``, or of the running ``up``."""
+    """Yield a client that signs and sends calls to the API of ``settings``, or of the running ``up``."""
     found = read_credentials(settings)
     connection = Connection("admin", found["url"], apikey=found["apikey"], secretkey=found["secretkey"])
     transport = Transport(connection, SystemClock(), lambda _: None)
@@ -26,7 +26,7 @@ def own_api(settings: Settings) -> Iterator[Transport]:
 
 
 def list_all(api: Transport, command: str, noun: str, **parameters: str) -> list[dict[str, Any]]:
-    """Return every object of a list command, page by page."""
+    """Return all objects that a list command finds. The pages of the list are read one after the other."""
     rows: list[dict[str, Any]] = []
     while True:
         page = len(rows) // PAGE_SIZE + 1

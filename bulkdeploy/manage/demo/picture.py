@@ -39,7 +39,7 @@ class Heading:
 
 
 def draw_spread(spread: Sequence[ClusterSpread], title: str) -> str:
-    """Return the SVG text; readable on light and dark backgrounds."""
+    """Return a picture of VMs per cluster as SVG text, which is readable on light and dark backgrounds."""
     most = max((one.after for one in spread), default=0) or 1
     scale = (WIDTH - LABEL_WIDTH - NUMBER_WIDTH) / most
     y, bars, headings = HEAD_HEIGHT, [], []

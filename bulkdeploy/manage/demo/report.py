@@ -1,4 +1,4 @@
-"""``bulkdeploy report``: draws a picture of the spread of a bulk deployment's VMs."""
+"""``bulkdeploy report``: draws the distribution of a bulk deployment's VMs over clusters."""
 
 from pathlib import Path
 

@@ -12,13 +12,13 @@ from bulkdeploy.manage.demo import bulk_call
 
 
 class DemoView:
-    """Writes to standard output; plain lines where that is no terminal."""
+    """The output of the demonstration on standard output. If this is not a terminal, plain lines are written."""
 
     def __init__(self) -> None:
         self._console = Console(highlight=False)
 
     def working(self, what: str) -> AbstractContextManager[object]:
-        """Show a text while a slow step runs."""
+        """Return a context manager that shows a text with a spinner while a slow step runs."""
         if not self._console.is_terminal:
             self._console.print(f"{what} ...")
         return self._console.status(what)
@@ -28,7 +28,7 @@ class DemoView:
         self._console.print(f"[green]ready[/] after {seconds:.1f} s: {url}/client/api")
 
     def answered(self, count: int, seconds: float) -> None:
-        """Print that the API has responded to the bulk call."""
+        """Print the number of jobs that the bulk call created, and the duration of the call."""
         self._console.print(
             f"bulkDeployVirtualMachine virtualmachinecount={count}: {count} jobs in {seconds:.2f} s"
         )

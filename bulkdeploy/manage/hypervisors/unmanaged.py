@@ -119,7 +119,7 @@ def find(installed: Installation) -> "Unmanaged":
     """Return the guests and volumes that have no row.
 
     Raises:
-        DriverError: a hypervisor cannot be asked.
+        DriverError: a hypervisor does not respond.
     """
     from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import find_unmanaged
     from bulkdeploy.store.database.engine import read_only
@@ -128,7 +128,7 @@ def find(installed: Installation) -> "Unmanaged":
 
 
 def note(installed: Installation, found: "Unmanaged") -> None:
-    """Keep the addresses of these guests from being given out."""
+    """Record the addresses of the guests that were found in the database, so that new VMs do not get them."""
     from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import note_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
 
@@ -138,8 +138,11 @@ def note(installed: Installation, found: "Unmanaged") -> None:
 def adopt_all(installed: Installation, found: "Unmanaged", wanted: "Adoption", *, dry_run: bool, batch: int) -> int:
     """Import guests as VMs, ``batch`` guests per transaction, print the results, and return the exit code.
 
+    In a dry run, nothing is written. Guests that cannot be imported alone are skipped and printed with the reason.
+
     Raises:
-        BulkDeployError: nothing of a batch could be adopted, such as where it would pass a limit of the owner.
+        BulkDeployError: no guest of a batch could be imported, for example because a limit of the owner would be
+            exceeded.
     """
     from bulkdeploy.manage.dry_run import run_or_try
     from bulkdeploy.services.virtual_machines.unmanaged.adoption import adopt as adopt_guests
@@ -188,7 +191,7 @@ def remove_all(installed: Installation, found: "Unmanaged", *, dry_run: bool, ba
 
 
 def lines_of(found: "Unmanaged") -> Iterator[str]:
-    """Yield the lines for people about guests and volumes that have no row."""
+    """Yield lines of text that describe the guests and volumes that have no row."""
     for one in found.guests:
         host = str(one.guest.host_uuid) if one.host is None else one.host.name
         sizes = f"{one.guest.cpu_number} x {one.guest.cpu_mhz} MHz, {one.guest.memory_mib} MiB"
@@ -205,7 +208,7 @@ def lines_of(found: "Unmanaged") -> Iterator[str]:
 
 
 def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
-    """Return the guests and volumes that have no row, for scripts."""
+    """Return the guests and volumes that have no row, as dictionaries for JSON."""
     guests = [
         {
             "id": one.guest.uuid,

@@ -51,7 +51,7 @@ class OneLog(Logger):  # type: ignore[misc] # gunicorn ships no types
 
 
 class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no types
-    """Gunicorn with our application and our settings, loaded once and then forked."""
+    """The gunicorn server of the API. The application is loaded once, before the worker processes are forked."""
 
     def __init__(self, settings: Settings, *, held: bool = False) -> None:
         self.settings, self._held = settings, held
@@ -113,7 +113,10 @@ def after_fork(server: object, worker: Any) -> None:
 
 
 def serve(settings: Settings, *, held: bool = False) -> None:
-    """Serve until SIGTERM; does not return."""
+    """Run the API server in this process until SIGTERM. This function does not return.
+
+    If ``held`` is true, the server only loads its code until its standard input is closed.
+    """
     from bulkdeploy.wiring.logs import configure_logging
 
     configure_logging(settings)

@@ -67,7 +67,10 @@ def _bound_socket(listen: str) -> socket.socket:
 
 
 def _read(reader: "Reader", ended: threading.Event, failures: list[Exception]) -> None:
-    """Read until the program ends; if reading fails for good, keep the error and end the program."""
+    """Run the reader until the program ends.
+
+    An error of the reader is appended to ``failures`` and ends the program.
+    """
     try:
         reader.run()
     except Exception as error:  # noqa: BLE001 - whatever it is, the program must end with it

@@ -1,7 +1,7 @@
-"""The whole service on one machine: embedded servers where none are configured, and all programs.
+"""The whole service on one machine: all programs, and embedded servers if no others are configured.
 
-``up`` and ``demo`` run it. Programs are started first and hold (``wiring.holding``), so that they load while the
-servers start and the schema and the first rows are made; then they are let go. Programs are stopped first, too.
+``up`` and ``demo`` run the service in this way. The programs are started first and wait (``wiring.holding``), so
+that they load while the servers start and the database is prepared. The programs are also stopped first.
 """
 
 import os
@@ -38,13 +38,14 @@ PORT_SECONDS = 5.0
 
 
 class NotReady(ServerFailed):
-    """The API did not become ready in time."""
+    """Raised when the API did not become ready in time."""
 
 
 class Stack:
-    """Starts and supervises everything; ``settings`` has all addresses once ``start`` returned.
+    """All processes of the service on this machine, with their supervisor.
 
-    Hypervisors are simulated unless the settings name drivers.
+    ``settings`` contains the addresses of all servers after ``start`` has returned. Hypervisors are simulated
+    unless the settings name drivers.
     """
 
     def __init__(self, settings: Settings, emit: Callable[[str, str], None]) -> None:
@@ -87,10 +88,12 @@ class Stack:
         return self.settings.url
 
     def start(self, prepare: Callable[[Settings], None]) -> None:
-        """Start all; ``prepare`` migrates and fills the database before the programs begin.
+        """Start all servers and programs.
+
+        The programs begin to work after ``prepare`` has migrated and filled the database.
 
         Raises:
-            ServerFailed: a server did not start; nothing is left running once ``stop`` is called.
+            ServerFailed: a server did not start. ``stop`` must be called to end the other processes.
         """
         servers = self._own_servers()
         self._start_programs()
@@ -108,7 +111,7 @@ class Stack:
         found free.
 
         Raises:
-            NotReady: not within READY_SECONDS.
+            NotReady: the service was not ready within READY_SECONDS.
         """
         began = noticed = time.monotonic()
         ready = f"{self.settings.api_monitoring_url}/health/ready"
@@ -131,7 +134,10 @@ class Stack:
         self._let_go()
 
     def _own_servers(self) -> dict[str, PostgresServer | ValkeyServer]:
-        """Return the servers that no URL is configured for; from now on the settings have theirs."""
+        """Return the embedded servers that are needed because the settings name none.
+
+        Their URLs are added to the settings.
+        """
         logs = self.settings.data_dir / "logs"
         servers: dict[str, PostgresServer | ValkeyServer] = {}
         if self.settings.database_url is None:
@@ -148,7 +154,7 @@ class Stack:
         """Start the database and message broker, and wait until they respond or a stop is requested.
 
         Raises:
-            ServerFailed: not within SERVER_SECONDS.
+            ServerFailed: a server did not respond within SERVER_SECONDS.
         """
         for name, server in servers.items():
             if self.supervisor.stop_requested:
@@ -212,7 +218,7 @@ class Stack:
 
 
 def _monitored(settings: Settings, number: int) -> Settings:
-    """Return the settings of the program with this number: each has the next port for its monitoring."""
+    """Return the settings of program ``number``: its monitoring port is the configured port plus ``number``."""
     if settings.monitoring_listen is None:
         return settings
     host, _, port = settings.monitoring_listen.rpartition(":")
@@ -222,10 +228,10 @@ def _monitored(settings: Settings, number: int) -> Settings:
 def _free_address(listen: str) -> str:
     """Return ``listen`` with a free port instead of port 0.
 
-    Waits for PORT_SECONDS if another process uses the address; then raises ServerFailed.
+    If another process uses the address, the function waits at most PORT_SECONDS for the address to become free.
 
     Raises:
-        ServerFailed: the address is in use, or not ours.
+        ServerFailed: the address is still in use, or this machine or user cannot listen on it.
     """
     host, _, port = listen.rpartition(":")
     family = socket.AF_INET6 if host.startswith("[") else socket.AF_INET

@@ -1,6 +1,6 @@
-"""``bulkdeploy simulator``: faults and delays of simulated hypervisors, and their guests (one file: one command).
+"""``bulkdeploy simulator``: faults and delays of simulated hypervisors, and their guests.
 
-Changes hold from the next call on, in every process, and survive restarts.
+Changes apply to every process from its next call to a simulated hypervisor, and survive restarts.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -284,7 +284,7 @@ def guests(ctx: click.Context, host: str | None) -> None:
 
 @contextmanager
 def _database(ctx: click.Context) -> "Iterator[Connection]":
-    """Return a connection to the simulator's database, which is made if need be."""
+    """Yield a connection to the simulator's database. The database is created if necessary."""
     from bulkdeploy.drivers.simulator.database import connect, ensure_database
     from bulkdeploy.manage.running import with_running_services
     from bulkdeploy.wiring.drivers import simulator_url
@@ -296,7 +296,7 @@ def _database(ctx: click.Context) -> "Iterator[Connection]":
 
 
 def _print_table(titles: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their widest value."""
+    """Print a table whose columns are as wide as their widest values."""
     lines = [tuple(titles), *(tuple(map(str, row)) for row in rows)]
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     for line in lines:

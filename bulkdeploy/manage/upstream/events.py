@@ -67,13 +67,14 @@ LISTS: Mapping[str, tuple[str, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """The changes in a CloudStack since the last round.
+    """The changes that a CloudStack's events reported since the last round.
 
     Attributes:
-        wanted: what is to be read anew; None: everything, since too much happened.
-        handled: the events that say so: when they happened, by their ids.
-        newest: when the newest of these happened, by the cloud's clock; None: there are none.
-        is_all: whether there were no others.
+        wanted: the objects to read again, or None if everything must be read, because there were too many events.
+        handled: the times of the events that these objects cover, by event id.
+        newest: the time of the newest of these events by the clock of the CloudStack, or None if there are no
+            events.
+        is_all: whether all events are covered. If not, the later ones follow in the next round.
     """
 
     wanted: Wanted | None
@@ -83,20 +84,24 @@ class News:
 
 
 def newest_event(client: Client) -> datetime:
-    """Return when the newest event happened, or a moment long ago if there is none.
+    """Return the time of a CloudStack's newest event, or ``BEFORE_ALL`` if there are no events.
 
     Raises:
-        CallRefused, NotAnswered: see the client.
+        CallRefused: the CloudStack rejected the call.
+        NotAnswered: the CloudStack did not respond.
     """
     firsts = [next(client.pages(EVENTS, owned)) for owned in OF_EACH_OWNER]
     return max((_when(row) for rows, _ in firsts for row in rows), default=BEFORE_ALL)
 
 
 def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
-    """Read the events since a point in time, without the events that were already handled.
+    """Read the events since a point in time, and return the changes that they report.
+
+    Events whose ids are in ``handled`` are skipped.
 
     Raises:
-        CallRefused, NotAnswered: see the client.
+        CallRefused: the CloudStack rejected a call.
+        NotAnswered: the CloudStack did not respond.
     """
     first = since - OVERLAP
     day = (max(since, BEFORE_ALL + ANY_ZONE) - ANY_ZONE).strftime("%Y-%m-%d")
@@ -112,7 +117,7 @@ def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
 
 
 def news_of(events: Iterable[Row]) -> News:
-    """Return the changes that events report, oldest first, as many as can be read at a time."""
+    """Return the changes that events report, oldest first, up to the number of VMs that one round can read."""
     commands: set[str] = set()
     vms: set[str] = set()
     volumes: set[str] = set()
@@ -143,7 +148,7 @@ def _lists(event_type: str) -> tuple[str, ...]:
 
 
 def _uuid(given: object) -> str | None:
-    """Return the uuid that an event names, or None if it names none by which anything could be read."""
+    """Return the text as a uuid in its usual form, or None if it is not a uuid."""
     try:
         return str(UUID(str(given)))
     except ValueError:

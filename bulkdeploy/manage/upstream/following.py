@@ -1,8 +1,9 @@
-"""Following a CloudStack: changes are imported within seconds, at a bounded cost for both sides.
+"""Following a CloudStack: changes are imported within seconds, at a limited cost for both sides.
 
-A round reads the cloud's events since the last one, and what they name. What CloudStack tells no event of (hosts
-that fall silent, capacities) is read list by list now and then, and everything is read anew from time to time, or
-when too much happened. One of several processes does it; what it does not finish another one does again.
+A round reads the CloudStack's events since the last round, and then the objects that the events name. Some changes
+have no event (hosts that stop responding, capacities): their lists are read at intervals. Everything is read again
+at a longer interval, or after too many events. Only one of several processes follows. If it ends, another process
+repeats its unfinished work.
 """
 
 import threading
@@ -48,13 +49,16 @@ LONGEST_PAUSE_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class Cadence:
-    """The intervals between reads in seconds. They grow if reading would use more than its share of a CPU core.
+    """The intervals in seconds at which a CloudStack is read.
+
+    They grow if reads use more than their share of a CPU core.
 
     Attributes:
-        events: events, and what they name.
-        places: clusters, hosts and storage pools.
-        moves: up to 5,000 VMs, of which those are read anew whose state or host changed without an event.
-        everything: everything.
+        events: interval of reading events, and the objects that they name.
+        places: interval of reading all clusters, hosts and storage pools.
+        moves: interval of comparing up to 5,000 VMs with the database, to find VMs whose state or host changed
+            without an event.
+        everything: interval of reading everything.
     """
 
     events: float = 5.0
@@ -64,7 +68,7 @@ class Cadence:
 
 
 class Overtaken(Exception):
-    """Another process follows the cloud by now."""
+    """Raised when another process has begun to follow the cloud, so that this process must not write."""
 
 
 class Follower:
@@ -111,8 +115,9 @@ class Follower:
         """Read the changes once, and return the report of the written changes, or None if another process follows.
 
         Raises:
-            CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
-            Overtaken: another process follows by now; nothing was written.
+            CallRefused: the CloudStack rejected a call.
+            NotAnswered: the CloudStack did not respond.
+            Overtaken: another process began to follow the cloud meanwhile. Nothing was written.
         """
         self._pause_s = 0.0
         with self._system.engine.begin() as connection:
@@ -129,7 +134,10 @@ class Follower:
             return self._read_news(state.newest_event, state.now)
 
     def _read_all(self, now: datetime) -> ImportReport:
-        """Read and write everything. Changes during the read are read again with the next events."""
+        """Read the whole CloudStack, write it, and return the report.
+
+        Changes during the read are read again with the next events.
+        """
         began, cpu = time.monotonic(), time.thread_time()
         newest = newest_event(self._client)
         report = self._take_over(None, newest, now, now)
@@ -163,7 +171,10 @@ class Follower:
         return report
 
     def _find_moved(self) -> frozenset[str]:
-        """Return the ids of VMs that moved without an event, of the VMs that are compared now."""
+        """Return the ids of VMs that moved without an event. Returns an empty set if no comparison is due.
+
+        Each call compares only some of all VMs.
+        """
         began, cpu = time.monotonic(), time.thread_time()
         if began < self._moves_due:
             return frozenset()
@@ -174,7 +185,11 @@ class Follower:
     def _take_over(
         self, wanted: Wanted | None, newest: datetime | None, seen: datetime | None, imported: datetime | None
     ) -> ImportReport:
-        """Read the wanted objects, and write them and the progress in one transaction."""
+        """Read the wanted objects (all if None), and write them together with the progress in one transaction.
+
+        Raises:
+            Overtaken: another process follows the cloud. Nothing was written.
+        """
         reading = None
         if wanted is None or wanted.commands or wanted.vms or wanted.volumes:
             if wanted is not None and (wanted.vms or wanted.volumes):

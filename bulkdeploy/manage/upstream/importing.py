@@ -1,7 +1,4 @@
-"""The import of a CloudStack in one transaction (one file: one comparison).
-
-It is made, changed and removed by what calls use.
-"""
+"""The import of a CloudStack in one transaction, with the same functions that API calls use."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -44,14 +41,14 @@ Marks: TypeAlias = Mapping[tuple[str, str], int]
 
 @dataclass(slots=True)
 class ImportReport:
-    """The report of an import, by section.
+    """The result of an import: the numbers of created, changed and removed objects by section.
 
     Attributes:
-        left_out: what has no place here, or was refused, each with its reason.
-        incomplete: list calls that gave fewer rows than they counted: of these nothing was removed.
-        calls: how many calls the CloudStack got.
-        marks: those that were known, and those of what was read; of what is no longer there, or was refused, there
-            are none.
+        left_out: a text for each object that was not imported, with the reason.
+        incomplete: list calls that returned fewer rows than they counted. No objects of these lists were removed.
+        calls: the number of calls to the CloudStack.
+        marks: checksums of the imported rows by section and id. The next import skips rows whose checksums are
+            unchanged. Removed and rejected objects have no checksum.
     """
 
     created: dict[str, int] = field(default_factory=dict)
@@ -73,13 +70,15 @@ def import_cloudstack(
 
     Args:
         system: the installation.
-        client: of the CloudStack, with the keys of a root admin.
-        zones: names or ids of the only zones to import; none: all.
-        dry_run: only say what would be done.
+        client: a client of the CloudStack with the keys of a root admin.
+        zones: names or ids of the only zones to import. If empty, all zones are imported.
+        dry_run: whether to roll back at the end, so that only the report is made.
 
     Raises:
-        CallRefused, NotAnswered: the CloudStack refuses to be read, or does not answer.
-        InvalidParameter: it has no such zone, or the settings name another driver for a hypervisor type of its.
+        CallRefused: the CloudStack rejected a call.
+        NotAnswered: the CloudStack did not respond.
+        InvalidParameter: the CloudStack has no zone with one of the names, or the settings do not name the
+            cloudstack driver for one of its hypervisor types.
     """
     reading = read_upstream(system, Upstream(client, zones))
     return run_or_try(system.engine, lambda connection: write_reading(connection, system, reading), dry_run=dry_run)
@@ -97,8 +96,10 @@ def read_upstream(system: System, upstream: Upstream) -> Reading:
     """Read the wanted objects of a CloudStack and return them with the time at which the read began.
 
     Raises:
-        CallRefused, NotAnswered: see the client.
-        InvalidParameter: the settings do not name the cloudstack driver for the hypervisor types that were read.
+        CallRefused: the CloudStack rejected a call.
+        NotAnswered: the CloudStack did not respond.
+        InvalidParameter: a named zone does not exist, or the settings do not name the cloudstack driver for the
+            hypervisor types that were read.
     """
     with read_only(system.engine) as connection:
         began = database_time(connection)
@@ -116,10 +117,10 @@ def write_reading(
     no longer exist are removed.
 
     Args:
-        connection: the transaction.
+        connection: a connection with an open transaction.
         system: the installation.
-        reading: what was read.
-        known: marks of reports before: what has them still is not compared again.
+        reading: the rows of the CloudStack.
+        known: the ``marks`` of the last report. Rows whose checksums are unchanged are not compared again.
     """
     return _Import(connection, system, reading, known or {}).run()
 
@@ -174,7 +175,7 @@ class _Import:
         return self._report
 
     def _adopt_root(self, nouns: Mapping[str, Noun], rows: Rows) -> None:
-        """Identify the root domain of the other cloud with the service's."""
+        """Give the service's root domain the id of the CloudStack's root domain."""
         above_all = next((row for row in rows.get("listDomains", ()) if not row.get("parentdomainid")), None)
         if above_all is None:
             return
@@ -270,7 +271,7 @@ class _Import:
     ) -> list[EntityRef]:
         """Remove objects together, and return the removed ones. If this fails, each half is removed on its own.
 
-        Halving continues until each object that cannot be removed is known.
+        Halving continues until each object that cannot be removed is found.
         """
         if not refs:
             return []

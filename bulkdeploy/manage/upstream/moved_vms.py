@@ -34,7 +34,7 @@ class MovedVms:
         after an error, the next call begins with the first page.
 
         Raises:
-            CallRefused, NotAnswered: see the client.
+            CallRefused, NotAnswered: the CloudStack rejected a call, or did not respond.
         """
         try:
             rows = [row for page in islice(self._pages, MOST_PAGES) for row in page]

@@ -19,7 +19,7 @@ def require_drivers(system: System, clusters: Iterable[Row]) -> None:
     """Check that the settings name the cloudstack driver for the hypervisor types of these clusters.
 
     Raises:
-        InvalidParameter: they do not; the error contains the settings to add.
+        InvalidParameter: the settings name no driver or another one. The error contains the settings to add.
     """
     types = {hypervisor_of(row, "hypervisortype") for row in clusters}
     missing = sorted(one for one in types if not is_driven_by_cloudstack(system, one))

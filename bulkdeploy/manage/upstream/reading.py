@@ -48,11 +48,11 @@ class Wanted:
     """The part of a CloudStack that must be read.
 
     Attributes:
-        commands: lists, each read whole.
-        vms: ids of VMs, read with their volumes where these are said there.
-        volumes: ids of volumes, read with the VMs that they are attached to.
-        ordered: ids of VMs of which we say what volumes they have.
-        had: ids of the volumes that other VMs had when they were last read, by the VMs' ids.
+        commands: the list commands whose lists are read completely.
+        vms: ids of VMs, which are read with their volumes.
+        volumes: ids of volumes, which are read with the VMs that they are attached to.
+        ordered: ids of VMs that this service created. Their volumes are in its database and are not read again.
+        had: for each id of another VM, the ids of the volumes that the VM had at its last read.
     """
 
     commands: frozenset[str] = frozenset()
@@ -67,12 +67,13 @@ class Upstream:
     """The rows that were read from a CloudStack at one time.
 
     Attributes:
-        client: of the CloudStack.
-        zones: names or ids of the only zones to read; none: all.
-        wanted: the part that is read; None: all.
-        rows: by list command, of what was read.
-        there: the same with those of other zones: what is missing here is gone.
-        incomplete: commands whose lists stayed short of their counts; what they lack is not gone.
+        client: a client of the CloudStack.
+        zones: names or ids of the only zones to read. If empty, all zones are read.
+        wanted: the part to read, or None for everything.
+        rows: the read rows by list command, only of the named zones.
+        there: the read rows by list command, of all zones. Imported objects that are missing here no longer exist.
+        incomplete: list commands that returned fewer rows than they counted. Objects missing in these lists may
+            still exist.
     """
 
     client: Client
@@ -86,8 +87,9 @@ class Upstream:
         """Read all wanted lists of the CloudStack.
 
         Raises:
-            CallRefused, NotAnswered: see the client.
-            InvalidParameter: there is no such zone.
+            CallRefused: the CloudStack rejected a call.
+            NotAnswered: the CloudStack did not respond.
+            InvalidParameter: one of the zones does not exist.
         """
         lists = {source.command: (source.parameters, source.of_projects) for source in SOURCES}
         lists |= {command: (parameters, command in OWNED_BY_PROJECTS) for command, parameters in PLAIN.items()}
@@ -206,5 +208,5 @@ IN_EACH_ZONE = frozenset({"listTemplates", "listIsos"})
 
 
 def _key(command: str) -> tuple[str, ...]:
-    """Return the fields by which rows are distinguished; templates have a row for each zone."""
+    """Return the names of the fields that identify a row. Templates have a row for each zone."""
     return ("id", "zoneid") if command in IN_EACH_ZONE else ("id",)

@@ -1,7 +1,8 @@
-"""The conversion of a CloudStack's rows to entries of zone files (one file: one table of equivalents).
+"""The conversion of a CloudStack's rows to entries of zone files.
 
-Keys are parameters of our commands, values texts as a call sends them; references are CloudStack's ids, which are
-ours, too. What has no place here is left out, and what is left out of whole rows is told.
+The keys of an entry are parameters of this service's commands, and the values are texts as in an API call. Objects
+keep their ids of CloudStack. Fields without an equivalent are ignored. Rows without an equivalent are left out and
+reported.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -17,19 +18,19 @@ Texts: TypeAlias = dict[str, Any]
 
 
 class NotRepresented(Exception):
-    """The service has no representation for a row."""
+    """Raised when this service has no equivalent for a row of a CloudStack."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The source of the entries of a section.
+    """The list call of CloudStack that provides the entries of a section.
 
     Attributes:
         section: the section of zone files.
-        command: the list call; rows of one that several sources have are read once.
-        entries: a row as entries; (row, all rows of the import by command) -> entries.
-        parameters: what the call is restricted to.
-        of_projects: whether what projects own is listed by a second call, with ``projectid=-1``.
+        command: the list command. Rows of a command that several sources use are read once.
+        entries: a function that converts a row to entries. It gets the row and all rows of the import by command.
+        parameters: the parameters of the list call.
+        of_projects: whether a second call with ``projectid=-1`` is needed to list objects of projects.
     """
 
     section: str

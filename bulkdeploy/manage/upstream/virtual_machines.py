@@ -77,7 +77,7 @@ def _vm(row: Row) -> LearntVm:
 
 
 def place_of(row: Row) -> tuple[VmState, UUID | None]:
-    """Return the state of a VM and the uuid of its host, or None as the host if the VM does not run."""
+    """Return the state of a VM, and the uuid of its host or None if the VM does not run."""
     state = _state(row)
     return state, UUID(str(row["hostid"])) if state == VmState.RUNNING else None
 

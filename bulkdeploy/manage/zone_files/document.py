@@ -1,8 +1,8 @@
 """A YAML reader that keeps the line of every value and does not guess types.
 
-Scalars stay text until a reader says what they must be, so ``no`` is a name where a name is
-wanted. What makes YAML files expand, hide or contradict themselves is refused: anchors and
-aliases, tags, keys given twice, several documents, deep nesting.
+Scalars stay text until their type is known, so that ``no`` can be a name. YAML features that make files expand,
+hide or contradict themselves are rejected: anchors and aliases, tags, repeated keys, several documents and deep
+nesting.
 """
 
 import re
@@ -77,11 +77,11 @@ class Problems:
         self._found: set[tuple[int, str, str]] = set()
 
     def add(self, where: Where, rule: str) -> None:
-        """Record that a rule is broken at a place in the file."""
+        """Record that the file breaks a rule at a line and key."""
         self._found.add((where.line, where.path, rule))
 
     def texts(self) -> list[str]:
-        """Return the noted problems, each with its subject."""
+        """Return the recorded problems, each in the form ``key: rule``."""
         return [f"{path}: {rule}" for _, path, rule in sorted(self._found)]
 
     def refuse_if_any(self) -> None:
@@ -101,10 +101,11 @@ class Problems:
 
 
 def read_document(file: str, data: bytes, problems: Problems) -> Node:
-    """Return the one document in ``data``; broken rules of the notation are noted in ``problems``.
+    """Return the tree of the one YAML document in ``data``. Repeated keys are recorded in ``problems``.
 
     Raises:
-        InvalidInventory: the text cannot be read as YAML at all.
+        InvalidInventory: the file is too large, is not UTF-8 or YAML, or uses a feature of YAML that is not
+            allowed.
     """
     if len(data) > LARGEST_FILE_BYTES:
         raise InvalidInventory([f"{file}:1: the file is larger than {LARGEST_FILE_BYTES} bytes"])
@@ -127,7 +128,10 @@ def read_document(file: str, data: bytes, problems: Problems) -> Node:
 
 
 def _build(events: Iterator[yaml.Event], problems: Problems) -> Node:
-    """Return the tree of nodes; built without recursion, so that depth is a rule and not an accident."""
+    """Return the tree of nodes.
+
+    The tree is built without recursion, so that deep nesting breaks a rule and not the stack.
+    """
     document = Items(1)
     open_nodes: list[Items | Entries] = [document]
     keys: list[Scalar | None] = [None]
@@ -164,7 +168,10 @@ def _node(event: yaml.NodeEvent, line: int) -> Node:
 
 
 def _attach(parent: Items | Entries, key: Scalar | None, node: Node, problems: Problems) -> Scalar | None:
-    """Hang a node on its parent; in a mapping nodes come as key, value, key, ... Returns a key that waits."""
+    """Add a node to its parent. In a mapping, keys and values follow each other.
+
+    Returns the node if it is a key that waits for its value, else None.
+    """
     if isinstance(parent, Items):
         parent.nodes.append(node)
         return None

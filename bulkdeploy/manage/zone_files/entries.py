@@ -1,7 +1,7 @@
 """The conversion of a zone file's nodes to entries of nouns, with all checks that need no database.
 
-An entry's keys are the parameters of the commands that create and change the thing, and the sections of what stands
-in it; what those entries do not say of it themselves they have from it.
+The keys of an entry are the parameters of the commands that create and change the object, and the sections of
+nested objects. Nested entries inherit the values that they do not set.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,11 +25,11 @@ class Entry:
     """An object that a zone file describes.
 
     Attributes:
-        values: what its parameters are bound to, but for references.
-        references: whom its parameters name: by names or ids, or as the entry that it stands in.
-        lines: the line of each parameter that it gives.
-        ref: what it is in the database, once that is known.
-        failed: something is wrong with it, which was noted.
+        values: the values of its parameters, except references.
+        references: the objects that its parameters refer to, by name or id, or as the outer entry.
+        lines: the line of each parameter in the file.
+        ref: the object in the database, or None until the object is found or created.
+        failed: whether the entry breaks a rule. The problem was recorded.
     """
 
     noun: Noun
@@ -66,9 +66,9 @@ class Section:
         self.binder = Binder(replace(noun.create, parameters=tuple(declared.values())))
 
     def stands_in(self, outer: "Section") -> bool:
-        """Return whether entries of this section may be nested in entries of another section.
+        """Return whether entries of this section may be nested in entries of the section ``outer``.
 
-        Nested entries take values from the outer entry.
+        Nested entries inherit values from the outer entry.
         """
         if outer.noun.entity is None:
             return False

@@ -29,7 +29,7 @@ def export_zone(engine: Engine, zone_name: str | None = None, *, decrypt: Decryp
     ``decrypt`` is given.
 
     Raises:
-        InvalidParameter: no zone has the name, or it must be said which one is meant.
+        InvalidParameter: no zone has the name, or no name is given and there are several zones.
     """
     with read_only(engine) as connection:
         return Exporter(connection, find_nouns(), decrypt).text(zone_name)
@@ -37,7 +37,13 @@ def export_zone(engine: Engine, zone_name: str | None = None, *, decrypt: Decryp
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A written entry, with the values that its nested entries can leave out."""
+    """A written entry.
+
+    Attributes:
+        entry: the keys and values of the entry.
+        around: the types of the objects that contain this entry.
+        lent: the parameters that nested entries inherit and can leave out.
+    """
 
     entry: dict[str, Any]
     around: frozenset[Entity] = frozenset()

@@ -73,7 +73,7 @@ def load(settings: Settings, file: Path) -> "LoadReport":
     """Load a zone file into the configured installation, and return a report.
 
     Raises:
-        InvalidInventory: the file is refused; nothing was written.
+        InvalidInventory: the file breaks rules. Nothing was written.
     """
     from bulkdeploy.manage.zone_files.loading import load_zone_file
     from bulkdeploy.wiring.system import build_system
@@ -109,7 +109,7 @@ def demo_zone_file() -> Path:
     """Return the sample zone that comes with bulkdeploy.
 
     Raises:
-        FileNotFoundError: this installation has none.
+        FileNotFoundError: this installation does not contain the sample zone.
     """
     for place in PLACES_OF_ZONES:
         if (place / DEMO_ZONE).is_file():

@@ -1,4 +1,4 @@
-"""Loading a zone file: creates missing objects and changes different ones (one file: one load).
+"""Loading a zone file: creates missing objects and changes different ones.
 
 If one entry is wrong, nothing is changed.
 """
@@ -62,7 +62,8 @@ def load_zone_file(system: System, path: Path) -> LoadReport:
     The path ``-`` is standard input. Loading a file twice changes nothing.
 
     Raises:
-        InvalidInventory: the file breaks rules, each told with its line and key; nothing was written.
+        InvalidInventory: the file breaks rules. The error contains the line and key of each problem. Nothing was
+            written.
     """
     name = "standard input" if path == STANDARD_INPUT else path.name
     try:
@@ -118,7 +119,7 @@ class Loader:
         """Create and change objects so that they match the entries.
 
         Raises:
-            InvalidInventory: some entries are refused.
+            InvalidInventory: some entries break rules. The transaction must be rolled back.
         """
         report = self.load_possible(entries)
         self._problems.refuse_if_any()
@@ -240,7 +241,10 @@ class Loader:
         return {**row, "_uuid": values[UUID_OF_ITS_OWN]}
 
     def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
-        """Return the batch without the values that must be set after everything else is loaded."""
+        """Remove values that must be set after everything else is loaded, and return the batch.
+
+        The values are stored for then.
+        """
         if not noun.last:
             return batch
         for one in batch:
@@ -372,7 +376,7 @@ def _key(noun: Noun, values: Mapping[str, Any]) -> Hashable:
 
 
 def _plain(value: Any) -> Any:
-    """Return a bound value, or one of a row, in the form that both are compared in."""
+    """Return a value of an entry or of a row in a form in which both can be compared."""
     if isinstance(value, str):
         return value or None
     if isinstance(value, EntityRef):

@@ -1,4 +1,4 @@
-"""Names in a zone file: the name of an object, or a path of names from the outermost place inwards."""
+"""Names in a zone file: the name of an object, or a path of names that begins with the zone."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ NAME = "name"
 
 @dataclass(frozen=True, slots=True)
 class Named:
-    """An object with its path (``zone/pod/cluster``) and its references by parameter."""
+    """An object with its reference, its path (``zone/pod/cluster``) and its row."""
 
     ref: EntityRef
     path: str
@@ -23,7 +23,10 @@ class Named:
 
 
 class Names:
-    """A lookup of live objects by name. The objects of a kind are cached until ``forget`` is called."""
+    """A lookup of existing objects by name.
+
+    Objects of a type are cached until ``forget`` is called for the type.
+    """
 
     def __init__(self, connection: Connection, nouns: Mapping[str, Noun]) -> None:
         self._connection = connection
@@ -31,14 +34,15 @@ class Names:
         self._by_name: dict[Entity, dict[str, list[Named]]] = {}
 
     def forget(self, entity: Entity | None) -> None:
-        """Remove objects of this kind from the cache, so that the next lookup reads them again."""
+        """Remove objects of this type from the cache, so that the next lookup reads them again."""
         if entity is not None:
             self._by_name.pop(entity, None)
 
     def find(self, kinds: Sequence[Entity], text: str, around: Mapping[str, Any]) -> list[EntityRef]:
-        """Return the entities that match a name, a path or a uuid.
+        """Return the entities of these types that match a name, a path or a uuid.
 
-        If several match, only those in the place ``around`` (internal ids by parameter) are returned.
+        If several match, the entities inside ``around`` (internal ids by parameter) are returned, or all if none is
+        inside.
         """
         found = [named for kind in kinds for named in self._named(kind, text)]
         if len(found) > 1:
@@ -50,11 +54,11 @@ class Names:
         return [named.ref for named in found]
 
     def paths(self, entity: Entity) -> dict[int, str]:
-        """Return the path of every live object of a kind by internal id."""
+        """Return the path of every existing object of a type by internal id."""
         return {named.ref.id: named.path for alike in self._of(entity).values() for named in alike}
 
     def refs(self, entity: Entity) -> dict[int, EntityRef]:
-        """Return the reference to every live object of a kind by internal id."""
+        """Return the reference to every existing object of a type by internal id."""
         return {named.ref.id: named.ref for alike in self._of(entity).values() for named in alike}
 
     def _named(self, entity: Entity, text: str) -> list[Named]:

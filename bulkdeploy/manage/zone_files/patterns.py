@@ -11,7 +11,8 @@ def count(text: str) -> int | None:
     """Return the number of texts that a text with patterns expands to, or None if it contains no pattern.
 
     Raises:
-        ValueError: a pattern is not of two numbers, counts down or too far, or two of them differ in length.
+        ValueError: a pattern does not consist of two numbers, counts down or too far, or differs in length from
+            another pattern.
     """
     if not all(NUMBER.fullmatch(end) for ends in PATTERN.findall(text) for end in ends):
         raise ValueError("must have patterns such as {01..10}, of numbers of at most 9 digits")
