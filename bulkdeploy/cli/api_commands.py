@@ -27,7 +27,7 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
     """Call one API with the parameters in ``words``, wait for its jobs if it is asynchronous, and print the result.
 
     Raises:
-        CommandFailed: any failure, of the call or of the jobs it began.
+        CommandFailed: the call or one of its jobs failed. The subclass names the cause.
     """
     arguments = read_arguments(api, [*words, *_flags(context, api)], send_unknown=context.options.send_unknown)
     check_values(api, arguments.parameters)
@@ -96,7 +96,12 @@ def _see_job_through(
 
 
 def follow_job(context: CommandContext, job_id: str, label: str, fields: tuple[str, ...]) -> None:
-    """Wait for a job and show its result."""
+    """Wait until a job has ended, and print its result. ``label`` is shown while waiting.
+
+    Raises:
+        JobFailed: the job failed.
+        TimedOut, Interrupted: the time limit passed, or the user pressed Ctrl-C.
+    """
     job = context.follower.job(job_id, label)
     context.screen.show(result_of(job), fields)
 
@@ -119,9 +124,11 @@ def _see_batch_through(
 def follow_batch(
     context: CommandContext, watch: Watch, fields: tuple[str, ...], *, key: str = "asyncjobs", order: list[str]
 ) -> None:
-    """Wait for a batch; show a summary to people and the finished jobs to programs, short unless ``--full``.
+    """Wait for the jobs of a batch.
 
-    A ``filter=`` picks among the fields of both forms.
+    Then print a summary on a terminal, or the finished jobs in other output formats.
+
+    With ``--full``, all fields of each job are printed, else the main ones. ``fields`` selects fields of either.
 
     Raises:
         JobsFailed: some jobs failed.

@@ -1,7 +1,7 @@
 """The ``name=value`` words of a command line, checked against an API's declaration.
 
-What is certainly wrong is refused before anything is sent: a parameter that does not exist, a value
-that its type cannot have, a required parameter that is missing.
+Obvious errors are reported before a request is sent: unknown parameters, values of the wrong type, and missing
+required parameters.
 """
 
 import base64
@@ -38,7 +38,7 @@ def read_arguments(api: Api, words: Sequence[str], *, send_unknown: bool = False
     a secret prompts for the secret.
 
     Raises:
-        UsageError: a word is no ``name=value``, or the API has no such parameter.
+        UsageError: a word does not have the form ``name=value``, or the API has no parameter with this name.
     """
     arguments = Arguments()
     for word in words:
@@ -54,10 +54,10 @@ def read_arguments(api: Api, words: Sequence[str], *, send_unknown: bool = False
 
 
 def check_values(api: Api, parameters: dict[str, str]) -> None:
-    """Raise UsageError for missing parameters and for values of a wrong type, which the server would also reject.
+    """Check the types of all values, and that no required parameter is missing.
 
     Raises:
-        UsageError: a value does not fit its type, or required parameters are missing.
+        UsageError: a value does not match its type, or required parameters are missing.
     """
     for name, value in parameters.items():
         parameter = api.parameter(name)
@@ -78,7 +78,7 @@ def missing_parameters(api: Api, given: "dict[str, str] | set[str]") -> list[Api
 
 
 def declared_parameter(api: Api, name: str) -> ApiParameter | None:
-    """Return the parameter that a typed name means: itself, or with ``id`` or ``ids`` added.
+    """Return the parameter with a typed name, or with this name and ``id`` or ``ids``, or None if there is none.
 
     ``zone`` means ``zoneid``; ``network`` and ``networks`` mean ``networkids``.
     """
@@ -121,7 +121,10 @@ def _sent_value(name: str, value: str) -> str:
 
 
 def _is_base64(content: bytes) -> bool:
-    """Return whether a file of user data is encoded already. A script or cloud-config never is valid base64."""
+    """Return whether a file of user data is already encoded in base64.
+
+    Scripts and cloud-configs are never valid base64.
+    """
     try:
         return len(base64.b64decode(b"".join(content.split()), validate=True)) > 0
     except (binascii.Error, ValueError):

@@ -48,7 +48,7 @@ class CommandContext:
 
     @property
     def clock(self) -> Clock:
-        """The clock that measures and waits."""
+        """The clock for measuring and waiting."""
         return self.workspace.clock
 
     @cached_property
@@ -66,7 +66,10 @@ class CommandContext:
         return " ".join(("bulkmonkey", *given))
 
     def call(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
-        """Call the API; reading is repeated where that may help."""
+        """Call a command of the API and return its response.
+
+        Calls that only read are retried after temporary failures.
+        """
         return self.transport.call(command, parameters)
 
     def call_once(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
@@ -75,15 +78,15 @@ class CommandContext:
 
     @property
     def batches(self) -> "FollowedBatches":
-        """Batches of APIs that have no deployments."""
+        """The store of job ids of batches, for APIs that have no deployments."""
         from bulkdeploy.cli.deployments.followed import FollowedBatches  # noqa: PLC0415 - only who waits needs it
 
         return FollowedBatches(config_file.state_directory())
 
     def watch(self, job_ids: Sequence[str], deployment_id: str = "") -> "Watch":
-        """Return the object that watches a batch.
+        """Return the object that watches the jobs of a batch.
 
-        As a deployment if the API has deployments, else by its job ids.
+        It reads the deployment if the API has deployments, else the single jobs.
         """
         from bulkdeploy.cli.deployments.watching import (  # noqa: PLC0415 - only who waits needs it
             ONE_BY_ONE,

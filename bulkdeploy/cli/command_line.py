@@ -96,7 +96,7 @@ def parse(arguments: Sequence[str]) -> Options:
 def _with_marked_keys(arguments: Sequence[str]) -> list[str]:
     """Return the arguments.
 
-    A key after ``set apikey`` that begins with a dash, as some do, is marked as no option.
+    A key after ``set apikey`` that begins with a dash is marked, so that it is not an option.
     """
     marked = list(arguments)
     for position, (command, name, value) in enumerate(zip(marked, marked[1:], marked[2:], strict=False), start=2):
@@ -107,7 +107,7 @@ def _with_marked_keys(arguments: Sequence[str]) -> list[str]:
 
 
 def takes_value(word: str) -> str | None:
-    """Return the name of the option that a word is, if its value is the next word; else None."""
+    """Return the option's name if ``word`` is an option whose value is the next word, otherwise None."""
     for option in OPTIONS:
         if word in option.opts and not option.is_flag:
             return option.name

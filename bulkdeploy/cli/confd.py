@@ -66,7 +66,7 @@ def request(
     more, but at most ``wait_s`` seconds.
 
     Raises:
-        ConnectionFailed: too few answered in ``wait_s`` seconds.
+        ConnectionFailed: too few servers replied in ``wait_s`` seconds.
     """
     chosen = random.sample(list(servers), min(len(servers), MOST_SERVERS))
     needed = len(chosen) if len(chosen) < 3 else len(chosen) - 1 if len(chosen) < 5 else len(chosen) // 2 + 1
@@ -112,13 +112,14 @@ def confd(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def answered(words: Sequence[str], servers: str, key_file: str) -> dict[str, Any]:
-    """Return the ``answer`` to the query of a command line.
+    """Send the query in ``words`` to confd servers, and return an object with the field ``answer``.
 
-    ``staleseconds`` is the age of the answer if the servers cannot read the database now.
+    ``servers`` are addresses separated by commas. ``staleseconds`` in the result is the age of the answer if the
+    servers cannot read the database now.
 
     Raises:
-        UsageError: it is not understood, or a setting is missing.
-        ConnectionFailed: too few servers answered.
+        UsageError: the query is not valid or was rejected, or a setting is missing.
+        ConnectionFailed: too few servers replied.
     """
     if not words or words[0] not in NAMES or len(words) > 2:
         raise UsageError("which query?", hint=f"Queries: {', '.join(NAMES)}")

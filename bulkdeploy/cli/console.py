@@ -34,8 +34,8 @@ def console(context: CommandContext, words: Sequence[str]) -> None:
     """Connect the terminal to a VM's serial console until the user or the server ends the connection.
 
     Raises:
-        UsageError: no VM is named, or this API has no consoles.
-        CommandFailed: the call was refused, or the console cannot be reached.
+        UsageError: no VM is named, or this API does not support consoles.
+        CommandFailed: the API rejected the call, or the console cannot be reached.
     """
     api = context.catalogue.get(API)
     if api is None:
@@ -55,7 +55,7 @@ def console(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def console_url(api_url: str, token: str) -> str:
-    """Return the console's websocket: beside the API, whatever path a proxy gives that."""
+    """Return the URL of the console's websocket, which is next to the API's URL, also behind a proxy."""
     parts = urlsplit(api_url)
     path = f"{parts.path.rstrip('/').removesuffix(PATH)}/client/console"
     scheme = "wss" if parts.scheme == "https" else "ws"
@@ -82,7 +82,7 @@ def _connected(connection: Connection, token: str) -> Iterator[ClientConnection]
 
 @contextmanager
 def _raw_terminal() -> Iterator[None]:
-    """Every key goes to the guest, Ctrl-C as well."""
+    """Set the terminal to raw mode until the block ends, so that every key, also Ctrl-C, is sent to the guest."""
     if not sys.stdin.isatty():
         yield
         return

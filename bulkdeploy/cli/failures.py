@@ -1,6 +1,6 @@
 """The failures of a bulkmonkey command: one class per cause, each with its exit status.
 
-The texts are what an operator reads on one line; ``facts`` is the same for programs (``-o json``).
+The texts are shown to users on one line. ``facts`` returns the same information for programs (``-o json``).
 """
 
 from collections.abc import Mapping
@@ -42,7 +42,7 @@ class CommandFailed(Exception):
 
 
 class UsageError(CommandFailed):
-    """The command line is invalid. No request that changes anything was sent."""
+    """Raised when the command line is invalid. No request that changes anything was sent."""
 
     status = ExitStatus.USAGE
 
@@ -73,7 +73,7 @@ class ApiRefused(CommandFailed):
 
     @property
     def passing(self) -> bool:
-        """Whether the same request may succeed in a moment."""
+        """Whether the error is temporary, so that the same request may succeed later."""
         return self.http_status in WORTH_REPEATING
 
     def line(self) -> str:
@@ -89,7 +89,7 @@ class ApiRefused(CommandFailed):
 
 
 class JobFailed(CommandFailed):
-    """The job that was waited for failed."""
+    """Raised when the job that the command waited for has failed."""
 
     status = ExitStatus.JOBS_FAILED
 
@@ -109,7 +109,7 @@ class JobsFailed(CommandFailed):
     status = ExitStatus.JOBS_FAILED
 
     def __init__(self, failed: int, cancelled: int, requested: int, *, hint: str = "") -> None:
-        """``failed`` counts the cancelled ones, as the API does."""
+        """Create the error. ``failed`` includes the cancelled jobs, as in the API."""
         self.failed, self.cancelled, self.requested = failed, cancelled, requested
         message = f"{failed - cancelled} of {requested} jobs failed"
         if cancelled:

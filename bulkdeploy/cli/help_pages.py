@@ -76,7 +76,7 @@ def api_help(api: Api) -> list[RenderableType]:
 
 
 def examples(api: Api) -> tuple[str, ...]:
-    """Commands that show how an API is called."""
+    """Return example command lines that call an API."""
     if api.name == "bulkDeployVirtualMachine":
         return BULK_EXAMPLES
     words = [f"{parameter.name.removesuffix('id')}=NAME" if _by_name(parameter) else _sample(parameter)

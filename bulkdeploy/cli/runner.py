@@ -29,7 +29,7 @@ def run(workspace: Workspace, arguments: Sequence[str]) -> ExitStatus:
 
 
 def run_options(workspace: Workspace, options: Options) -> ExitStatus:
-    """Return the same, for a command line that has been read."""
+    """Run a command line that is already parsed, and return its exit status. A failure prints at most one line."""
     screen = Screen(options.output)
     workspace.debug = options.debug
     try:
@@ -117,7 +117,10 @@ def _kept_catalogue(context: CommandContext) -> Catalogue | None:
 
 
 def _requested_output(arguments: Sequence[str]) -> str | None:
-    """Return the output format of a command line that may not even parse, so that its error has that format."""
+    """Return the output format that a command line requests, or None.
+
+    The command line need not be valid, so that errors about it are printed in this format.
+    """
     for flag, value in pairwise(arguments):
         if flag in ("-o", "--output") and value == "json":
             return value

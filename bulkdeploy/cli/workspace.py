@@ -47,7 +47,11 @@ class Workspace:
         self._catalogues: dict[Connection, Catalogue] = {}
 
     def config(self, options: Options) -> ConfigFile:
-        """Return the configuration file that a command line means."""
+        """Return the configuration file that a command line, else the environment, names, or else the default one.
+
+        Raises:
+            UsageError: the file that the command line names does not exist.
+        """
         named = options.config or self.environment.get("BULKMONKEY_CONFIG")
         path = Path(named).expanduser() if named else config_file.default_path()
         if options.config and not path.exists() and options.words[:1] != ("set",):
@@ -57,7 +61,7 @@ class Workspace:
         return self._files[path]
 
     def profile_name(self, options: Options) -> str:
-        """Return the profile that a command line works with."""
+        """Return the profile that a command line, else the environment, else the configuration file selects."""
         return options.profile or self.environment.get("BULKMONKEY_PROFILE") or self.config(options).current
 
     def preferences(self, options: Options) -> Preferences:
@@ -112,7 +116,7 @@ class Workspace:
         """Return the catalogue of a profile. The first use reads the catalogue from the server.
 
         Raises:
-            ApiRefused, ConnectionFailed: it is not kept, and the server does not give it.
+            ApiRefused, ConnectionFailed: the catalogue is not cached, and reading it from the server failed.
         """
         known = self.known_catalogue(connection)
         if known is not None:

@@ -35,9 +35,9 @@ def batch_create(context: CommandContext, words: Sequence[str]) -> None:
     """Deploy the VMs of a batch file, which the first word names. The other words are parameters of all VMs.
 
     Raises:
-        UsageError: the file is wrong: entry and field are named, and nothing was sent.
-        ApiRefused: the call was refused; nothing was made.
-        JobsFailed, TimedOut: some VM did not start, or not in time.
+        UsageError: the file is not valid. The error names the entry and field. Nothing was sent.
+        ApiRefused: the API rejected the call. Nothing was created.
+        JobsFailed, TimedOut: some VMs did not start, or the time limit passed.
     """
     if not words or "=" in words[0]:
         raise UsageError("create what?", hint="bulkmonkey batch-create FILE [NAME=VALUE ...]; -: standard input")
@@ -166,7 +166,7 @@ def _text(value: Any) -> str:
 
 
 def _show(context: CommandContext, answer: Mapping[str, Any], *, planned: bool) -> None:
-    """Show the plan, or follow the jobs to their end and show the place of each VM and which were left out."""
+    """Print the plan, or wait for the jobs and print the host of each VM and the entries that were left out."""
     screen = context.screen
     table = screen.format == "table"
     if planned:
@@ -203,7 +203,7 @@ def _rows(answer: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 
 def _host_after(job: Mapping[str, Any]) -> str | None:
-    """Return the name of the host that a job's VM is on."""
+    """Return the name of the host of a finished job's VM, or None if the VM has no host."""
     vm = (job.get("jobresult") or {}).get("virtualmachine") or {}
     return vm.get("hostname") if failure_of(job) is None else None
 

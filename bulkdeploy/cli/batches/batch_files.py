@@ -49,10 +49,10 @@ class BatchFile:
 
 
 def read_batch(path: str) -> BatchFile:
-    """Return a file's list; ``-``: that of standard input.
+    """Return the list of VMs in a file. The path ``-`` is standard input.
 
     Raises:
-        UsageError: it cannot be read, or an entry's field is wrong: both are named.
+        UsageError: the file cannot be read, or a field of an entry is wrong. The error names the entry and field.
     """
     try:
         content = (
@@ -192,7 +192,7 @@ def _device_details(number: int, kind: str, given: Any, parameters: Sequence[str
 
 
 def _mib(number: int, name: str, value: Any) -> int:
-    """Ganeti's sizes are MiB, or end with m, g or t."""
+    """Return a size in Ganeti's format in MiB: a number of MiB, or a number with the suffix m, g or t."""
     text = str(value).strip().lower()
     unit = UNITS.get(text[-1:], 1)
     digits = text[:-1] if text[-1:] in UNITS else text
@@ -204,6 +204,10 @@ def _mib(number: int, name: str, value: Any) -> int:
 
 
 def _share_start(batch: BatchFile, number: int, value: Any) -> None:
-    """Set whether VMs are started, which must be the same for all entries."""
+    """Set whether the VMs are started as a common parameter.
+
+    Raises:
+        UsageError: the entries differ in this setting.
+    """
     if batch.shared.setdefault("startvm", bool(value)) != bool(value):
         raise UsageError(f"{_entry(number, 'start')} must be the same for all VMs of a batch")

@@ -22,8 +22,8 @@ def bulk(context: CommandContext, words: Sequence[str]) -> None:
     another size by then. ``--dry-run`` only shows the VMs.
 
     Raises:
-        UsageError: there is no such operation or parameter, or the person at the terminal does not confirm.
-        ApiRefused: the call was rejected; nothing was done.
+        UsageError: the API has no such operation or parameter, or the user does not confirm.
+        ApiRefused: the API rejected the call. Nothing was changed.
         JobsFailed, TimedOut: some jobs failed, or did not end in time.
     """
     verb, rest = words[0], list(words[2:])

@@ -27,9 +27,9 @@ class ApiParameter:
     """A parameter of an API.
 
     Attributes:
-        related: APIs whose answers hold fitting ids.
-        choices: the accepted values, where the server says them; empty: any.
-        length: longest accepted text, in characters; 0: the server does not say.
+        related: list commands whose responses contain ids that are valid values.
+        choices: the accepted values. Empty if any value is accepted or the server does not list them.
+        length: the maximum length of the text in characters, or 0 if the server does not state it.
     """
 
     name: str
@@ -59,13 +59,13 @@ class Api:
 
     @cached_property
     def verb(self) -> str:
-        """The leading lower-case letters: ``bulk`` of ``bulkDeployVirtualMachine``."""
+        """The leading lower-case letters of the name, such as ``bulk`` of ``bulkDeployVirtualMachine``."""
         match = re.match(r"[a-z]+", self.name)
         return match.group() if match else self.name.lower()
 
     @cached_property
     def noun(self) -> str:
-        """The rest, in lower case: ``deployvirtualmachine``."""
+        """The name without its verb, in lower case, such as ``deployvirtualmachine``."""
         return self.name[len(self.verb) :].lower()
 
     @cached_property
@@ -74,7 +74,7 @@ class Api:
         return self.verb in ("list", "get", "query", "find")
 
     def parameter(self, name: str) -> ApiParameter | None:
-        """Return the parameter of that name, in any case."""
+        """Return the parameter with this name, ignoring case, or None if there is none."""
         lower = name.lower()
         return next((parameter for parameter in self.parameters if parameter.name.lower() == lower), None)
 
@@ -107,14 +107,16 @@ class Catalogue:
         return len(self.by_name)
 
     def get(self, name: str) -> Api | None:
-        """Return the API of that name, in any case."""
+        """Return the API with this name, ignoring case, or None if there is none."""
         return self.by_name.get(name.lower())
 
     def find(self, words: Sequence[str]) -> tuple[Api, list[str]] | None:
-        """Return the API that the first word, or the first two joined, name; and the words after it.
+        """Return the API that the first word or the first two words name, and the remaining words.
 
-        So ``bulk deployvirtualmachine``, ``bulkdeploy virtualmachine`` and ``bulkDeployVirtualMachine``
-        are the same. A word with ``=`` is an argument and never part of the name.
+        Returns None if there is no such API.
+
+        ``bulk deployvirtualmachine``, ``bulkdeploy virtualmachine`` and ``bulkDeployVirtualMachine`` are the same.
+        A word with ``=`` is an argument and never part of the name.
         """
         for length in (1, 2):
             name = "".join(words[:length])
@@ -131,9 +133,9 @@ class Catalogue:
         return dict(sorted(verbs.items()))
 
     def nouns_after(self, word: str) -> list[tuple[str, Api]]:
-        """Return the words that may follow a first word.
+        """Return the words that may follow a first word, with the API that each one completes.
 
-        The nouns of a verb, or the rest of names that begin with the word.
+        These are the nouns of a verb, or the remaining parts of names that begin with the word.
         """
         lower = word.lower()
         if lower in self.verbs:
@@ -147,7 +149,10 @@ class Catalogue:
 
 
 def read_catalogue(entries: Iterable[Mapping[str, Any]]) -> Catalogue:
-    """Return the catalogue in an answer of listApis, without entries that have no name and refused parameters."""
+    """Return the catalogue in a response of listApis.
+
+    Entries without a name and rejected parameters are left out.
+    """
     return Catalogue(_api(entry) for entry in entries if isinstance(entry.get("name"), str))
 
 

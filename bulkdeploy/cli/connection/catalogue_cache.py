@@ -50,7 +50,7 @@ class CatalogueCache:
         ``how`` is passed to ``Transport.call``.
 
         Raises:
-            ApiRefused, ConnectionFailed: the server did not answer, or not with APIs.
+            CommandFailed: the call failed, or the response contains no API.
         """
         answer = transport.call("listApis", {"listall": "true"}, **how)
         entries = answer.get("api")

@@ -5,7 +5,7 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, so that tests need not wait: seconds that only grow, and sleeping."""
+    """A clock that measures and waits. Tests use clocks that do not really wait."""
 
     def now(self) -> float:
         """Return the seconds since an arbitrary fixed time."""
@@ -17,7 +17,7 @@ class Clock(Protocol):
 
 
 class SystemClock:
-    """The machine's time."""
+    """The clock of this machine."""
 
     def now(self) -> float:
         """Return the seconds of the system's monotonic clock."""

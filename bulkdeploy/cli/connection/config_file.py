@@ -1,7 +1,7 @@
 """The configuration file: settings for all profiles, then a section for each profile.
 
-It has CloudMonkey's form (INI; what stands before the first section holds for all profiles), is kept
-readable for its owner only, and is replaced as a whole, so that a crash leaves the old one or the new.
+The format is CloudMonkey's: INI, with settings for all profiles before the first section. The file is readable only
+by its owner. It is replaced atomically, so that a crash leaves either the old or the new file.
 """
 
 import configparser
@@ -48,7 +48,7 @@ class ConfigFile:
         If other users can access the file, their access is removed with a warning.
 
         Raises:
-            UsageError: it cannot be read, or not as INI.
+            UsageError: the file cannot be read, or is not INI.
         """
         parser = configparser.ConfigParser(interpolation=None, default_section="")
         try:
@@ -62,14 +62,14 @@ class ConfigFile:
 
     @property
     def current(self) -> str:
-        """The name of the profile in use."""
+        """The name of the selected profile."""
         return self.shared.get("profile", "").strip() or DEFAULT_PROFILE
 
     def profile(self, name: str) -> dict[str, str]:
         """Return the settings of a profile.
 
         Raises:
-            UsageError: there is no such profile. (The default one need not be in the file.)
+            UsageError: there is no profile with this name. (The default profile need not be in the file.)
         """
         if name not in self.profiles and name != DEFAULT_PROFILE:
             known = ", ".join(sorted({*self.profiles, DEFAULT_PROFILE}))
@@ -84,7 +84,7 @@ class ConfigFile:
         Settings of profiles are written to the section of ``profile``.
 
         Raises:
-            UsageError: there is no such setting, or it cannot have this value.
+            UsageError: there is no setting with this name, or the value is not allowed.
         """
         value = checked(name, value)
         if any(character in value for character in "\r\n"):
@@ -100,7 +100,7 @@ class ConfigFile:
         self.write()
 
     def write(self) -> None:
-        """Replace the file, readable for its owner only."""
+        """Write all settings to the file. The file is replaced atomically and is readable only by its owner."""
         blocks = [_lines(self.shared)]
         blocks += [f"[{name}]\n{_lines(values)}" for name, values in self.profiles.items()]
         write_private(self.path, "\n".join(blocks))

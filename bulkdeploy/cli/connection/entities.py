@@ -1,7 +1,7 @@
 """The possible values of a parameter, fetched from the server: ids with their names, or names.
 
-Which list API serves a parameter follows from the parameter's name, as CloudMonkey does it, and where
-that leads nowhere from what listApis relates to it.
+The list command for a parameter is derived from the parameter's name, as in CloudMonkey, and otherwise from the
+related commands that listApis names.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -45,7 +45,7 @@ PAGE = 500
 
 
 class Caller(Protocol):
-    """Calls the API."""
+    """A function that calls commands of the API."""
 
     def __call__(self, command: str, parameters: Mapping[str, str]) -> dict[str, Any]:
         """Call a command, and return the object inside the response."""
@@ -74,7 +74,10 @@ class Entity:
 
     @property
     def label(self) -> str:
-        """The text to show beside the id."""
+        """The first name of the entity, or else a describing field, or an empty text.
+
+        It is shown next to the id.
+        """
         described = (str(self.row[name]) for name in DESCRIBING_FIELDS if self.row.get(name))
         return self.names[0] if self.names else next(described, "")
 

@@ -19,7 +19,7 @@ def resolve_names(
     Zones, pods and clusters are resolved first, because they restrict the objects to which other names can refer.
 
     Raises:
-        UsageError: a name fits nothing, or more than one thing.
+        UsageError: no object or several objects have a name.
     """
     first = [name for name in ("domainid", *SCOPES) if name in parameters]
     for name in (*first, *(name for name in parameters if name not in first)):
@@ -52,7 +52,7 @@ def _resolved(parameter: ApiParameter, value: str, source: Source, call: Caller,
 
 
 def _matches(value: str, source: Source, call: Caller) -> list[Entity]:
-    """Return the entities of this name: spelled exactly, else ignoring case."""
+    """Return the entities with this name. If none has exactly this name, case is ignored."""
     searches: list[dict[str, str]] = [{}]
     if source.api.parameter("keyword"):
         searches.insert(0, {"keyword": value})

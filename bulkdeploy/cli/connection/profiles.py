@@ -1,6 +1,6 @@
 """Settings and profiles: their names, their meaning, and their effective values for a command.
 
-The names are CloudMonkey's where it has them, so that its configuration file can be read as it is.
+CloudMonkey's names are used where it has the same setting, so that its configuration file can be read unchanged.
 """
 
 from collections.abc import Mapping
@@ -15,7 +15,7 @@ DEFAULT_PROFILE = "localcloud"
 
 
 class Kind(StrEnum):
-    """The type of a setting, by which its text is read."""
+    """The type of a setting, which determines how its text is read."""
 
     TEXT = "text"
     SECRET = "secret"  # noqa: S105 - a kind of setting
@@ -98,7 +98,7 @@ def checked(name: str, value: str) -> str:
     """Check the value of a setting and return it in its stored form.
 
     Raises:
-        UsageError: there is no such setting, or it cannot have this value.
+        UsageError: there is no setting with this name, or the value is not allowed.
     """
     setting = SETTINGS.get(name)
     if setting is None:
@@ -118,7 +118,7 @@ def complete_url(text: str) -> str:
     """Return the complete URL of the API. A missing scheme and a missing path ``/client/api`` are added.
 
     Raises:
-        UsageError: it is not an address of HTTP.
+        UsageError: the text is not an HTTP or HTTPS URL.
     """
     parts = urlsplit(text if "://" in text else f"http://{text}")
     if parts.scheme not in ("http", "https") or not parts.hostname:

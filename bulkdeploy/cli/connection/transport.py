@@ -58,8 +58,8 @@ class Transport:
         read. Repeatable requests are sent up to ``attempts`` times, with growing pauses.
 
         Raises:
-            ApiRefused: the API answered with an error.
-            ConnectionFailed: there was no answer, or none of a CloudStack API.
+            ApiRefused: the API returned an error.
+            ConnectionFailed: there was no response, or the response is not one of a CloudStack API.
         """
         reads = is_reading(command)
         tries = attempts if (reads if repeatable is None else repeatable) else 1
@@ -120,7 +120,10 @@ class Transport:
             raise ConnectionFailed(message, hint=hint) from error
 
     def _unverified_in_silence(self, method: str, url: str, body: str | None, timeout: float) -> requests.Response:
-        """Send a request. If the user has disabled the verification of certificates, no warning is printed."""
+        """Send a request.
+
+        If the user has disabled the verification of certificates, the library's warning is suppressed.
+        """
         with warnings.catch_warnings():
             if not self.connection.verifycert:
                 warnings.filterwarnings("ignore", "Unverified HTTPS request")

@@ -33,7 +33,7 @@ class FailureGroup:
     hosts: dict[str, None] = field(default_factory=dict)
 
     def as_row(self) -> dict[str, Any]:
-        """Return the group as a row."""
+        """Return the group as a row of ``failure_table``."""
         names = list(self.hosts)
         where = f"host {names[0]}" if len(names) == 1 else f"{len(names)} hosts ({', '.join(names[:3])}, ...)"
         return {
@@ -64,7 +64,7 @@ def grouped(failures: Iterable[Failure]) -> list[FailureGroup]:
 
 
 def slowest(jobs: Sequence[Mapping[str, Any]], most: int = SLOWEST) -> list[dict[str, Any]]:
-    """Return the jobs that took longest, with their VMs."""
+    """Return a row for each of the ``most`` slowest jobs, with its duration in seconds, its VM and its host."""
     timed = [(taken, job) for job in jobs if (taken := seconds_taken(job)) is not None]
     timed.sort(key=lambda pair: -pair[0])
     return [
@@ -79,7 +79,7 @@ def slowest(jobs: Sequence[Mapping[str, Any]], most: int = SLOWEST) -> list[dict
 
 
 def cluster_table(clusters: Sequence[Mapping[str, Any]], title: str) -> Table:
-    """Return a table of the VMs per pod and cluster: before, added, after, and how many more fit."""
+    """Return a table of the VMs per pod and cluster: before, added, after, and how many more VMs fit."""
     table = Table(box=box.SIMPLE_HEAD, title=title, title_justify="left", title_style="bold", pad_edge=False)
     table.add_column("pod", overflow="fold")
     table.add_column("cluster", overflow="fold")
@@ -184,22 +184,22 @@ def slow_table(rows: Sequence[Mapping[str, Any]]) -> Table:
 
 
 def vms(count: int) -> str:
-    """Return a number of VMs in words."""
+    """Return a number of VMs as text, such as ``1 VM``, ``5 VMs`` or ``no VMs``."""
     return "1 VM" if count == 1 else f"{count or 'no'} VMs"
 
 
 def ordered(clusters: Iterable[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """Return clusters by pod, then by name."""
+    """Return clusters sorted by the names of their pods, then by their own names."""
     return sorted(clusters, key=lambda cluster: (place(cluster, "pod").plain, place(cluster, "cluster").plain))
 
 
 def place(row: Mapping[str, Any], kind: str) -> Text:
-    """Return the name of a row's pod or cluster, or its id if it has no name."""
+    """Return the name of a row's pod or cluster (``kind``), or its id if it has no name, or a dash."""
     return Text(printable(str(row.get(f"{kind}name") or row.get(f"{kind}id") or "-")))
 
 
 def number(row: Mapping[str, Any], name: str) -> int:
-    """Return a count of a row; absent is 0."""
+    """Return the count in a field of a row, or 0 if the row does not have the field."""
     return int(row.get(name) or 0)
 
 

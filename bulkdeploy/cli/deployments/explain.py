@@ -39,7 +39,7 @@ def explain_job(catalogue: Catalogue, call: Caller, job_id: str) -> dict[str, An
     """Return the facts of a job: its state and its VM's host with the reason, or its failure with a remedy.
 
     Raises:
-        ApiRefused: there is no such job, or the caller may not see it.
+        ApiRefused: no job with this id exists, or the caller may not see it.
     """
     job = {"jobid": job_id, **call("queryAsyncJobResult", {"jobid": job_id})}
     vm = _virtual_machine(catalogue, call, job)
@@ -57,7 +57,7 @@ def explain_deployment(
 ) -> dict[str, Any]:
     """Return the facts of a deployment: the host of every VM, failures by reason, and the reasons for its spread.
 
-    ``jobs`` are its finished jobs. Each cluster has the reason for its number of VMs.
+    ``jobs`` are the finished jobs of the deployment. Each cluster has the reason for its number of VMs.
     """
     clusters = deployment.get("clusters") or []
     machines = {str(job.get("jobinstanceid")): virtual_machine_of(job) for job in jobs}

@@ -68,7 +68,7 @@ _PLACES = (("host", "hostname"), ("cluster", "clustername"), ("pod", "podname"),
 
 
 def deployment_parts(facts: Mapping[str, Any], width: int) -> list[RenderableType]:
-    """Return a deployment in sentences and tables."""
+    """Return the description of a deployment in sentences and tables, for a terminal of ``width`` columns."""
     about = facts["deployment"]
     total = sum(number(about, name) for name in ("queued", "running", "succeeded", "failed", "cancelled"))
     failed = outcome(number(about, "failed") + number(about, "cancelled"), number(facts, "cancelled"))

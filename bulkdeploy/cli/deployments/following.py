@@ -38,9 +38,9 @@ class Follower:
         """Wait until a job has succeeded and return it.
 
         Raises:
-            JobFailed: it failed.
-            TimedOut: it is still under way after ``timeout`` seconds.
-            Interrupted: Ctrl-C.
+            JobFailed: the job failed.
+            TimedOut: the job has not ended after ``timeout`` seconds.
+            Interrupted: the user pressed Ctrl-C.
         """
         try:
             with waiting_for_job(self.screen.err, label, quiet=self.screen.quiet):
@@ -56,8 +56,8 @@ class Follower:
         """Follow a batch until all its jobs have ended, and return its progress. ``watch`` reads the jobs.
 
         Raises:
-            TimedOut: some are still under way after ``timeout`` seconds.
-            Interrupted: Ctrl-C while some were under way.
+            TimedOut: some jobs have not ended after ``timeout`` seconds.
+            Interrupted: the user pressed Ctrl-C before all jobs had ended.
         """
         try:
             with batch_view(self.screen.err, self.clock, quiet=self.screen.quiet) as view:

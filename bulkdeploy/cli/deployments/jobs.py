@@ -1,7 +1,7 @@
 """Jobs in API responses: their state, duration and reason of failure.
 
-Source: cloudstack-protocol.md 3. ``jobresult`` is an object, in some lists and on some failures of other
-servers a text.
+Source: cloudstack-protocol.md 3. The field ``jobresult`` is an object. Some lists and some failures of other
+servers contain a text instead.
 """
 
 import json
@@ -27,18 +27,18 @@ class Progress:
 
     @property
     def done(self) -> int:
-        """Jobs that are finished, well or badly."""
+        """The number of jobs that have ended, successfully or not."""
         return self.succeeded + self.failed
 
     @property
     def finished(self) -> bool:
-        """Whether no job is left to wait for."""
+        """Whether all jobs of the batch have ended."""
         return self.total > 0 and self.done >= self.total
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """A job that failed, and why."""
+    """A failed job with its VM, error code and reason."""
 
     job_id: str
     vm_id: str
@@ -52,7 +52,7 @@ class Failure:
 
     @classmethod
     def of_row(cls, row: Mapping[str, Any]) -> "Failure":
-        """Return an entry of a deployment's ``failures``."""
+        """Return the failure that an entry of a deployment's response field ``failures`` describes."""
         return cls(
             job_id=str(row.get("jobid") or ""),
             vm_id=str(row.get("virtualmachineid") or ""),

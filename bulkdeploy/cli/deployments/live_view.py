@@ -1,7 +1,7 @@
 """The progress that is shown on standard error while bulkmonkey waits for jobs.
 
-On a terminal: a spinner for one job, one bar for all jobs of a batch, failures above it as they come.
-Elsewhere: a line now and then. With ``--quiet``: failures only.
+On a terminal, a single job has a spinner; a batch has one progress bar for all its jobs, with the failures above
+the bar. Elsewhere, a line is printed at intervals. With ``--quiet``, only failures are printed.
 """
 
 from collections import deque
@@ -23,22 +23,22 @@ MOST_LINES_AT_ONCE = 20
 
 
 class BatchView(Protocol):
-    """Shows how far a batch is."""
+    """The interface of an object that shows the progress of a batch."""
 
     def show(self, progress: jobs.Progress) -> None:
         """Show the present progress."""
         ...
 
     def failures(self, failures: Sequence[jobs.Failure]) -> None:
-        """Show jobs that have failed since."""
+        """Show jobs that have failed since the last call."""
         ...
 
     def reading(self, text: str) -> None:
-        """Show how far reading the results is."""
+        """Show a text about the progress of reading the jobs' results."""
         ...
 
     def trouble(self, text: str) -> None:
-        """Show why the present progress cannot be read."""
+        """Show the reason why the progress cannot be read at present."""
         ...
 
 
@@ -50,7 +50,7 @@ class Pace:
         self.points: deque[tuple[float, int]] = deque()
 
     def add(self, done: int) -> None:
-        """Note how many are done now."""
+        """Record the number of jobs that have ended by now."""
         now = self.clock.now()
         self.points.append((now, done))
         while len(self.points) > 2 and now - self.points[1][0] > RATE_OVER:
@@ -102,7 +102,7 @@ class LiveBatch:
 
 
 class PlainBatch:
-    """A line every ``PLAIN_EVERY`` seconds, and one at the end."""
+    """A view of a batch that prints a line every ``PLAIN_EVERY`` seconds, and one at the end."""
 
     def __init__(self, console: Console, clock: Clock, *, quiet: bool) -> None:
         self.console, self.clock, self.quiet, self.pace = console, clock, quiet, Pace(clock)
@@ -133,20 +133,20 @@ class PlainBatch:
 
 
 class _PartText(ProgressColumn):
-    """A column that a view fills with a text of its own."""
+    """A column of the progress bar that shows a named field of the task."""
 
     def __init__(self, name: str) -> None:
         super().__init__()
         self.name = name
 
     def render(self, task: Task) -> Text:
-        """Return the text that was set last."""
+        """Return the present text of the field."""
         return Text().append_text(task.fields[self.name])
 
 
 @contextmanager
 def batch_view(console: Console, clock: Clock, *, quiet: bool) -> Iterator[BatchView]:
-    """Yield the view that suits where standard error goes, until the block ends."""
+    """Yield a progress bar if the console is a terminal, else a view that prints lines."""
     if quiet or not console.is_terminal:
         yield PlainBatch(console, clock, quiet=quiet)
         return
@@ -163,7 +163,7 @@ def batch_view(console: Console, clock: Clock, *, quiet: bool) -> Iterator[Batch
 
 @contextmanager
 def waiting_for_job(console: Console, text: str, *, quiet: bool) -> Iterator[None]:
-    """Yield a spinner with the time that has passed, until the block ends."""
+    """Show a spinner with a text and the elapsed time until the block ends, if the console is a terminal."""
     if quiet or not console.is_terminal:
         yield
         return
@@ -174,7 +174,7 @@ def waiting_for_job(console: Console, text: str, *, quiet: bool) -> Iterator[Non
 
 
 def counts_text(progress: jobs.Progress) -> str:
-    """Failed, running and queued jobs in words."""
+    """Return the numbers of failed, running and queued jobs as text."""
     parts = [f"{progress.failed} failed"]
     if progress.running is None or progress.queued is None:
         parts.append(f"{progress.total - progress.done} in progress")

@@ -37,7 +37,7 @@ def hosts_by_id(
 
 
 def host_ids(jobs: Iterable[Mapping[str, Any]]) -> set[str]:
-    """Return the hosts that successful jobs' VMs are on."""
+    """Return the ids of the hosts of successful jobs' VMs."""
     vms = (virtual_machine_of(job) for job in jobs if has_succeeded(job))
     return {str(vm["hostid"]) for vm in vms if vm.get("hostid")}
 

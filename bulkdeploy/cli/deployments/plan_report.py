@@ -1,4 +1,4 @@
-"""The plan of a dry run: new VMs per host and cluster, moves, and why hosts get no VMs."""
+"""The plan of a dry run: new VMs per host and cluster, moves, and the reasons why hosts get no VMs."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -79,7 +79,7 @@ def _move_parts(plan: Mapping[str, Any], count: int, fits: int) -> list[Renderab
 
 
 def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
-    """Return the report of a plan."""
+    """Return the report of a plan as text and tables for the terminal."""
     count, fits = number(plan, "count"), number(plan, "fits")
     if "move" in plan:
         return _move_parts(plan, count, fits)

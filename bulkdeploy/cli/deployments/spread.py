@@ -1,4 +1,4 @@
-"""The spread of an owner's VMs over pods and clusters, read from a plan or a deployment. Pure values."""
+"""The spread of an owner's VMs over pods and clusters, read from a plan or a deployment."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -8,13 +8,14 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class ClusterSpread:
-    """The owner's VMs in one cluster; each count is of VMs.
+    """The numbers of the owner's VMs in one cluster.
 
     Attributes:
-        before: VMs before the deployment.
-        added: VMs that the deployment adds.
-        capacity: the VMs of the deployment's kind that the cluster could hold before it; None: it was not eligible.
-        succeeded: of ``added`` those that are there; None where that is not known.
+        before: the number of VMs before the deployment.
+        added: the number of VMs that the deployment adds.
+        capacity: the number of VMs of this deployment that fitted before it, or None if the cluster was not
+            eligible.
+        succeeded: the number of added VMs whose jobs succeeded, or None if this is unknown.
     """
 
     pod: str
@@ -28,7 +29,7 @@ class ClusterSpread:
 
     @property
     def after(self) -> int:
-        """The number of the owner's VMs in the cluster."""
+        """The number of the owner's VMs in the cluster after the deployment."""
         return self.before + self.added
 
     @property
@@ -66,7 +67,7 @@ class PodSpread:
 
 
 def read_spread(row: Mapping[str, Any]) -> list[ClusterSpread]:
-    """Return the clusters of a plan, or of an object of listBulkDeployments: every eligible one, as planned."""
+    """Return the eligible clusters of a plan, or of an object of listBulkDeployments, with their planned VMs."""
     return [
         ClusterSpread(
             str(one.get("podname")),
@@ -83,7 +84,7 @@ def read_spread(row: Mapping[str, Any]) -> list[ClusterSpread]:
 
 
 def by_pod(spread: Iterable[ClusterSpread]) -> list[PodSpread]:
-    """Return pods by name, with their clusters by name."""
+    """Return the pods with their clusters. Both are sorted by name."""
     ordered = sorted(spread, key=lambda one: (one.pod, one.pod_id, one.name))
     pods = groupby(ordered, key=lambda one: (one.pod, one.pod_id))
     return [PodSpread(name, tuple(clusters)) for (name, _), clusters in pods]

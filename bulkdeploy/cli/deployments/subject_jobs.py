@@ -15,13 +15,13 @@ def find_job_id(catalogue: Catalogue, call: Caller, word: str, say: Callable[[st
 
     Args:
         catalogue: The commands of the API.
-        call: Calls the API.
+        call: A function that calls the API.
         word: The id of a job, or the id or name of a VM.
-        say: Is told which id a name stands for.
+        say: A function that prints which id was found for a name.
 
     Raises:
         ApiRefused: No job and no VM that the user may see has this id.
-        UsageError: No VM or several VMs have this name, or no job of the VM is known any more.
+        UsageError: No VM or several VMs have this name, or the VM's jobs are no longer stored.
     """
     vms = catalogue.get("listVirtualMachines")
     requested = {"id": word, "listall": "true"}

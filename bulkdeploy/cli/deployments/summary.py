@@ -62,7 +62,10 @@ def all_failures(jobs: Sequence[Mapping[str, Any]], deployment: Mapping[str, Any
 
 
 def outcome(failed: int, cancelled: int) -> str:
-    """Return jobs that did not succeed, in words; ``failed`` counts the cancelled ones, as the API does."""
+    """Return the numbers of failed and cancelled jobs as text.
+
+    ``failed`` includes the cancelled jobs, as in the API.
+    """
     parts = [f"{failed - cancelled} failed"] if failed > cancelled or not failed else []
     return ", ".join([*parts, f"{cancelled} cancelled"] if cancelled else parts)
 

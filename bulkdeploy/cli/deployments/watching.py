@@ -1,8 +1,8 @@
-"""Watching jobs at low cost for the server: one request at a time, with a minimum distance in time.
+"""Watching jobs at low cost for the server: one request at a time, at limited frequency.
 
-A deployment is watched as a whole by ``listBulkDeployments``; its finished jobs are read in pages, each
-about once. Jobs of an API without that command are watched in pages of ``listAsyncJobs``, and only those
-that these do not show one by one.
+A deployment is watched as a whole by ``listBulkDeployments``. Its finished jobs are read in pages, each about once.
+Jobs of an API without this command are watched in pages of ``listAsyncJobs``. Jobs that these pages do not contain
+are read individually.
 """
 
 from collections import deque
@@ -100,7 +100,10 @@ class DeploymentWatch:
         self._read_page_last = True
 
     def step(self) -> Progress:
-        """Read the deployment, or between two such reads a page of jobs that should all be finished."""
+        """Read the deployment, and between such reads pages of jobs that should all be finished.
+
+        Returns the progress.
+        """
         page = self._finished_page()
         if page is not None and not self._read_page_last:
             self.budget.turn()
@@ -142,7 +145,7 @@ class DeploymentWatch:
 
     @property
     def jobs(self) -> list[Mapping[str, Any]]:
-        """Finished jobs that have been read."""
+        """The finished jobs that have been read."""
         return list(self._jobs.values())
 
     @property
@@ -150,7 +153,7 @@ class DeploymentWatch:
         return -(-self.progress.total // JOB_PAGE)
 
     def _finished_page(self) -> int | None:
-        """Return the next page, if jobs that began so early should all be finished."""
+        """Return the number of the next page whose jobs should all be finished, or None."""
         page = self._pages + 1
         return page if self._picked and page * JOB_PAGE <= self.progress.done and page <= self._last_page else None
 
@@ -191,7 +194,7 @@ class DeploymentWatch:
 
 
 class JobListWatch:
-    """A watch of any jobs of any API. ``listed`` is true if the API has ``listAsyncJobs``."""
+    """A watch of arbitrary jobs, for any API. ``listed`` is true if the API has ``listAsyncJobs``."""
 
     def __init__(
         self, call: Caller, budget: Budget, job_ids: Sequence[str], *, listed: bool, name: str = ""

@@ -70,7 +70,7 @@ def words_before(text: str) -> tuple[list[str], str, int]:
 
 
 def is_open(line: str) -> bool:
-    """Return whether a line ends within quotes or with a backslash, so that another must follow."""
+    """Return whether a line ends within quotes or with a backslash, so that the command is not complete."""
     if line.lstrip().startswith("#"):
         return False
     if line.endswith("\\"):

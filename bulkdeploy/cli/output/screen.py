@@ -1,7 +1,7 @@
 """The output of commands: results go to standard output, everything else to standard error.
 
-On a terminal answers are coloured tables (or what ``-o`` says) and long ones are paged; elsewhere they are
-plain and the same each time.
+On a terminal, responses are coloured tables (or the format that ``-o`` names), and long output is shown in a pager.
+Elsewhere, output is plain and does not depend on the environment.
 """
 
 import json
@@ -114,7 +114,7 @@ class Screen:
         console.file.flush()
 
     def _paged(self, text: str) -> bool:
-        """Return whether a pager showed the text."""
+        """Show a text in the user's pager, and return whether this was possible."""
         command = os.environ.get("PAGER") or shutil.which("less") or ""
         if not command:
             return False
@@ -127,7 +127,7 @@ class Screen:
 
 @contextmanager
 def interrupts_for_the_child() -> Iterator[None]:
-    """Ignore Ctrl-C until the block ends, because a program of the user's runs in the foreground and handles it."""
+    """Ignore Ctrl-C until the block ends, because a child process in the foreground handles Ctrl-C itself."""
     # A handler, not SIG_IGN: a program that is started does not inherit handlers.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:

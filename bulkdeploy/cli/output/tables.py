@@ -1,6 +1,6 @@
 """Coloured tables for a terminal, which are never wider than the terminal.
 
-Without ``filter=`` the columns that matter most are shown, as many as fit; a line says what is left out.
+Without ``filter=``, the most important columns that fit are shown. A line names the columns that are left out.
 """
 
 from collections.abc import Sequence
@@ -68,7 +68,7 @@ def _rank(name: str) -> tuple[int, str]:
 
 
 def _fitting(rows: Rows, width: int) -> list[str]:
-    """Return the first columns by rank that fit side by side; long cells fold, so they count for less."""
+    """Return the columns that fit next to each other, the most important first. Long cells are wrapped."""
     left, columns = width, list[str]()
     for name in sorted(rows.columns, key=_rank):
         if not any(row.get(name) not in (None, "", [], {}) for row in rows.rows):

@@ -24,7 +24,7 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
     """Print the plan that balances a zone, a pod or a cluster. If the user confirms, execute the plan and wait.
 
     Raises:
-        UsageError: this API does not balance, or no place is named.
+        UsageError: the API has no balanceZone, or the parameters are wrong.
         CommandFailed: the call or its job failed.
     """
     api = context.catalogue.get(API)
@@ -52,7 +52,7 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _confirmed(plan: Mapping[str, Any]) -> bool:
-    """Return whether the person at the terminal confirms; without a terminal: no."""
+    """Return whether the user confirms the plan at the terminal. Returns False without a terminal."""
     if not sys.stdin.isatty():
         return False
     print(f"Move {plan['moves']} virtual machines? [y/N] ", end="", file=sys.stderr, flush=True)  # noqa: T201

@@ -28,10 +28,10 @@ MIB = 1 << 20
 
 
 def capacity(context: CommandContext, words: Sequence[str]) -> None:
-    """Show how many more VMs fit.
+    """Print the number of further VMs that fit into a zone, per host, and the limiting reason.
 
     Raises:
-        UsageError: this API has no such command, or the words are not its parameters.
+        UsageError: the API does not calculate capacity, or ``words`` contain an unknown or wrong parameter.
         CommandFailed: the call failed.
     """
     api = context.catalogue.get(API)
@@ -56,7 +56,7 @@ def capacity(context: CommandContext, words: Sequence[str]) -> None:
 
 
 def _parts(found: Mapping[str, Any]) -> list[RenderableType]:
-    """Return the parts of the report that people read."""
+    """Return the report as text and tables for the terminal."""
     verdict = Text(f"{found['count']} more VMs fit.", "green" if found["count"] else "red")
     if found.get("text"):
         named = found.get("losthostname")
@@ -125,7 +125,7 @@ def _keys_of(found: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _usage(prefix: str, usage: Mapping[str, int]) -> dict[str, Any]:
-    """Memory and disks in MiB, CPU in MHz."""
+    """Return the keys of hspace's output for the resources in use: memory and disks in MiB, CPU in MHz."""
     keys: dict[str, Any] = {"INST_CNT": usage["virtualmachines"]}
     for name, total, used in (
         ("MEM", usage["memorytotal"], usage["memoryused"]),

@@ -16,7 +16,7 @@ COLUMNS = ("hostname", "clustername", "capacity", "reason", "text", "remedy", "h
 
 
 def requested_hosts(words: list[str]) -> tuple[str, list[str]]:
-    """Return the hosts that ``host=`` names, separated by commas, and the other words."""
+    """Return the hosts in the argument ``host=``, separated by commas, and the other words."""
     named = [word.partition("=")[2] for word in words if word.lower().startswith(HOST_WORDS)]
     return ",".join(named), [word for word in words if not word.lower().startswith(HOST_WORDS)]
 
@@ -25,7 +25,7 @@ def show_hosts(context: CommandContext, wanted: str, names: str, fields: tuple[s
     """Print whether hosts (names or ids) can run more VMs of a deployment, or the VM of a job, with the reasons.
 
     Raises:
-        UsageError: there is no such host, deployment, job or VM, or the API does not explain hosts.
+        UsageError: the host, deployment, job or VM does not exist, or the API does not explain hosts.
         ApiRefused: the caller may not see hosts.
     """
     deployment = find_deployment(context.catalogue, context.call, wanted)

@@ -22,7 +22,7 @@ def difference(context: CommandContext, words: Sequence[str]) -> None:
     """Compare two plans: print the hosts that get more or fewer VMs, and the VMs that move elsewhere.
 
     Raises:
-        UsageError: a file is missing, or is not the answer of a dry run.
+        UsageError: a file is missing, or is not the response of a dry run.
     """
     if len(words) != len(("first", "second")):
         raise UsageError(

@@ -1,6 +1,6 @@
 """Completion of verbs, nouns, parameters, and values that are read from the server with their names.
 
-The same for the shell and for the completion scripts of bash, zsh and fish.
+The shell and the completion scripts of bash, zsh and fish use the same completion.
 """
 
 import time
@@ -43,7 +43,7 @@ class Completer:
         """Return the completions that may replace ``partial``, after the words before it.
 
         Raises:
-            CommandFailed: the configuration or the server does not allow an answer.
+            CommandFailed: the configuration is wrong, or a call to the server failed.
         """
         if before and (option := takes_value(before[-1])) is not None:
             return _starting(self._option_values(option), partial)
@@ -181,7 +181,7 @@ class Completer:
         return self.workspace.connection(self._merged(before))
 
     def _merged(self, before: Sequence[str]) -> Options:
-        """Return the options of the line so far, and otherwise the options of the shell."""
+        """Return the options of the typed line. Options that the line does not contain have the shell's values."""
         return merged(self.base, _options(before))
 
 
@@ -211,7 +211,7 @@ def _prefixed(prefix: str, candidates: Iterable[Candidate]) -> list[Candidate]:
 
 
 def _options(before: Sequence[str]) -> Options:
-    """Return the options and words before the cursor; a line that does not parse yet has only words."""
+    """Return the options and words before the cursor. If the line is not valid yet, only its words are returned."""
     try:
         return parse(before)
     except UsageError:
@@ -219,7 +219,7 @@ def _options(before: Sequence[str]) -> Options:
 
 
 def _pairs(api: Api, given: Sequence[str]) -> dict[str, str]:
-    """Parameters given so far, by their declared names."""
+    """Return the parameters that were typed so far, by their declared names."""
     pairs = (word.partition("=") for word in given)
     return {
         parameter.name: value
@@ -233,7 +233,7 @@ def _given_names(api: Api, given: Sequence[str]) -> set[str]:
 
 
 def _begun(parameter: ApiParameter) -> str:
-    """Return the text with which a parameter begins; after ``=`` or ``.`` the user types more."""
+    """Return the text that completes a parameter's name, ending with ``=`` or, for a map, with ``[0].``."""
     return f"{parameter.name}[0]." if parameter.type == "map" else f"{parameter.name}="
 
 

@@ -28,7 +28,7 @@ WELCOME = "Tab completes, -h explains, Ctrl-D leaves"
 
 
 class Shell:
-    """A session at the prompt, or of lines read from standard input."""
+    """An interactive session at the prompt, or a session that reads lines from standard input."""
 
     def __init__(self, workspace: Workspace, base: Options) -> None:
         """Create a shell. The options ``base`` apply to every line unless the line overrides them."""
@@ -37,7 +37,7 @@ class Shell:
         self.status = ExitStatus.SUCCESS
 
     def run(self) -> int:
-        """Run lines until the end; the exit status is that of the last command."""
+        """Read and run lines until the end of the input. Returns the exit status of the last command."""
         if not sys.stdin.isatty():
             self._run_lines(commands_in(sys.stdin.read()))
             return self.status
@@ -87,7 +87,7 @@ class Shell:
         return self._run_piped(options, pipe) if pipe else run_options(self.workspace, options)
 
     def _run_piped(self, options: Options, pipe: str) -> ExitStatus:
-        """Run a command with its output to a program of the system's shell."""
+        """Run a command, and pass its output to the program ``pipe``, which runs in the system's shell."""
         with tempfile.TemporaryFile("w+", encoding="utf-8") as output:
             stdout, sys.stdout = sys.stdout, output
             try:

@@ -87,7 +87,7 @@ class ApiHints(AutoSuggest):
 
 
 class SecretMask(Processor):
-    """Shows an asterisk for each character of a secret."""
+    """A display filter that shows an asterisk for each character of a secret."""
 
     def apply_transformation(self, transformation_input: TransformationInput) -> Transformation:
         """Return the displayed form of the line, in which secrets are replaced by asterisks."""
