@@ -4,7 +4,9 @@ from bulkdeploy.commands.availability.parameters import THE_HOST
 from bulkdeploy.commands.availability.responses import HOST_HA
 from bulkdeploy.commands.availability.switches import switch_commands
 from bulkdeploy.commands.call import Call
+from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
+from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import number, text
 from bulkdeploy.declare.responses import Response, Shape
@@ -14,7 +16,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.services.availability import host_ha as service
 from bulkdeploy.store.availability import host_ha as store
-from bulkdeploy.store.rows.listing import Page
+from bulkdeploy.store.rows.listing import Page, cut_page
 
 SIMULATED = ("health", "activity", "recover", "fence")
 
@@ -49,7 +51,9 @@ def configure_simulated(call: Call) -> None:
 def list_transitions(call: Call) -> Page:
     """List the last transitions of a host."""
     rows = service.list_transitions(call.connection, call.arguments["hostid"])
-    return Page(rows, len(rows))
+    keyword = (call.text("keyword") or "").lower()
+    found = [row for row in rows if any(keyword in row[name] for name in ("event", "prevhastate", "hastate"))]
+    return cut_page(found, paging(call))
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -126,6 +130,6 @@ COMMANDS: tuple[Command, ...] = (
         ),
         roles=ROOT_ADMIN_ONLY,
         authorized=ROOT_ADMIN_ONLY,
-        parameters=(THE_HOST,),
+        parameters=(THE_HOST, *PAGING),
     ),
 )

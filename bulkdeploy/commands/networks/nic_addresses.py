@@ -58,6 +58,7 @@ COMMANDS: tuple[Command, ...] = (
         errors=(PermissionDenied,),
         changes_state=True,
         parameters=(uuid("id", Entity.SECONDARY_IP, "the secondary address", required=True),),
+        unsupported={"accountid": "the account is that of the virtual machine that has the nic"},
     ),
     Command(
         name="updateVmNicIp",

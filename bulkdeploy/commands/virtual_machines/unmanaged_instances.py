@@ -11,7 +11,7 @@ from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING
 from bulkdeploy.declare.owner_parameters import FOR_OWNER
-from bulkdeploy.declare.parameters import string, uuid
+from bulkdeploy.declare.parameters import boolean, string, uuid
 from bulkdeploy.declare.response_fields import large_number, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
@@ -238,6 +238,10 @@ COMMANDS: tuple[Command, ...] = (
         authorized=ROOT_ADMIN_ONLY,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),),
+        parameters=(
+            uuid("id", Entity.VIRTUAL_MACHINE, "the VM", required=True),
+            boolean("forced", "accepted but ignored: the guest always keeps its drive with user data"),
+        ),
+        unsupported={"hostid": "only running virtual machines are unmanaged; their guests stay on their hosts"},
     ),
 )

@@ -38,11 +38,18 @@ from bulkdeploy.store.rows.filters import (
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.visibility import Visibility, account_name, with_owner
 from bulkdeploy.store.tables.accounts import domains, projects
-from bulkdeploy.store.tables.networks import network_offerings, network_permissions, networks, physical_networks
+from bulkdeploy.store.tables.networks import (
+    network_offerings,
+    network_permissions,
+    networks,
+    nics,
+    physical_networks,
+)
 from bulkdeploy.store.tables.topology import zones
 
 GUEST = "Guest"
 SHARED = "Shared"
+ALLOCATED = "Allocated"
 OF_ACCOUNT, OF_DOMAIN = "Account", "Domain"
 
 reach = domains.alias("reach")
@@ -72,7 +79,6 @@ def list_networks(
             traffictype=GUEST,
             broadcastdomaintype="Vlan",
             displaynetwork=True,
-            ispersistent=False,
             restartrequired=False,
             specifyipranges=row["type"] == SHARED,
             canusefordeploy=not row["issystem"],
@@ -132,13 +138,22 @@ def _query() -> Select[Any]:
             network.network_domain.label("networkdomain"),
             network.is_default.label("isdefault"),
             network.is_system.label("issystem"),
-            network.state,
+            network_offerings.c.is_persistent.label("ispersistent"),
+            _state(),
             network.created,
             *annotation_columns(Entity.NETWORK),
         )
         .select_from(_tables())
         .order_by(network.id)
     )
+
+
+def _state() -> ColumnElement[str]:
+    """Return the column ``state``. A network that is set up for its VMs only is Allocated until it has a VM."""
+    network, nic = networks.c, nics.c
+    has_vms = exists(select(1).where(nic.network_id == network.id, nic.removed.is_(None)))
+    is_set_up = or_(network.guest_type == SHARED, network_offerings.c.is_persistent, has_vms)
+    return case((is_set_up, network.state), else_=ALLOCATED).label("state")
 
 
 def _owner_columns() -> tuple[ColumnElement[Any], ...]:

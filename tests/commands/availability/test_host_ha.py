@@ -100,8 +100,14 @@ def evacuations(fleet: Fleet) -> list[Any]:
 
 
 def transitions(client: ApiClient, host: str) -> list[str]:
-    """The transitions of the host."""
-    rows = client.call("listSimulatorHAStateTransitions", hostid=host)["hastatetransition"]
+    """The transitions of the host. A page of one has the first, and a keyword selects them by event and state."""
+    command, named = "listSimulatorHAStateTransitions", {"hostid": host}
+    body = client.call(command, **named)
+    rows = body["hastatetransition"]
+    page = client.call(command, **named, page=1, pagesize=1)
+    assert (page["count"], page["hastatetransition"]) == (body["count"], rows[:1])
+    of_event = client.call(command, **named, keyword=rows[0]["event"].upper())["hastatetransition"]
+    assert of_event == [row for row in rows if any(rows[0]["event"] in str(value) for value in row.values())]
     return [f"{row['prevhastate']} {row['event']} {row['hastate']}" for row in rows]
 
 

@@ -285,3 +285,32 @@ def test_bad_nics_are_refused_by_name(owned_world: World) -> None:
     assert (failure.status, "Destroyed" in failure.errortext) == (431, True)
     assert world.rows("listNics", USER, virtualmachineid=vm) == before
     world.change("UPDATE virtual_machines SET state = 'Stopped' WHERE name = 'stays'")
+
+
+@pytest.mark.parametrize(("offering", "vlan"), [(L2, "801"), (ISOLATED, "802")])
+def test_a_network_is_allocated_until_it_has_a_vm(owned_world: World, offering: str, vlan: str) -> None:
+    """It is Implemented with its first VM; networks of persistent offerings and shared ones are set up at once."""
+    world = owned_world
+
+    def seen(network: str) -> tuple[str, bool]:
+        (row,) = world.rows("listNetworks", USER, id=network)
+        return row["state"], row["ispersistent"]
+
+    made = make(world, offering, f"empty {vlan}")
+    assert seen(str(made["id"])) == (made["state"], False) == ("Allocated", False)
+    world.deploy(f"first-of-{vlan}", "acme", "acme", networkids=made["id"])
+    assert seen(str(made["id"])) == ("Implemented", False)
+    persistent = change(
+        world,
+        "createNetworkOffering",
+        ADMIN,
+        name=f"persistent {vlan}",
+        displaytext="persistent",
+        guestiptype="L2",
+        traffictype="GUEST",
+        ispersistent=True,
+        specifyvlan=True,
+    )
+    change(world, "updateNetworkOffering", ADMIN, id=persistent["id"], state="Enabled")
+    kept = make(world, persistent["name"], f"kept {vlan}", ADMIN, vlan=vlan)
+    assert (kept["state"], kept["ispersistent"]) == ("Implemented", True)

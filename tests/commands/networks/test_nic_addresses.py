@@ -134,6 +134,8 @@ def test_what_cannot_be_given_is_refused(owned_world: World) -> None:
         failure = refusal(world, command, USER, **given)
         assert (failure.status, "its virtual machine is Starting" in failure.errortext) == (431, True)
     world.change("UPDATE virtual_machines SET state = 'Stopped' WHERE uuid = :vm", vm=vm)
+    refused = refusal(world, "removeIpFromNic", USER, id=one["id"], accountid=nic["id"])
+    assert "parameter accountid: it is not supported" in refused.errortext
     result(world, "removeIpFromNic", id=one["id"])
     assert refusal(world, "removeIpFromNic", USER, id=one["id"]).status == 431
     assert_audit_finds_nothing(world)

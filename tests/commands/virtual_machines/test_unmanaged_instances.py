@@ -177,7 +177,9 @@ def test_what_cannot_be_let_go_is_refused(fleet: Fleet, client: ApiClient) -> No
     fleet.run()
     first, second = fleet.vms()
     fleet.run(fleet.make_job(STOP, first.id))
-    answer = refused(client, "unmanageVirtualMachine", id=str(first.uuid))
+    named = {"id": str(first.uuid), "hostid": str(first.uuid)}
+    assert "parameter hostid: it is not supported" in refused(client, "unmanageVirtualMachine", **named).errortext
+    answer = refused(client, "unmanageVirtualMachine", id=str(first.uuid), forced=True)
     assert (answer.errorcode, "its state must be Running" in answer.errortext) == (431, True)
     volume = fleet.zone.scalar("SELECT uuid FROM volumes WHERE vm_id = :vm AND removed IS NULL", vm=second.id)
     for command, of in (
