@@ -18,8 +18,9 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.support.api.api_client import ApiClient
 from tests.support.hypervisors.drivers import SIMULATED
-from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, api_process, program
+from tests.support.processes.programs import BULKDEPLOY, api_process, program
 from tests.support.processes.services import database_clone
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import Fleet, fleet_simulator_url, open_fleet
 from tests.support.zones.zone_queries import Zone
 
@@ -49,7 +50,7 @@ class Cloud:
             connection.execute(text("DELETE FROM configuration_values"))
         for vm in self.zone.rows("SELECT uuid FROM virtual_machines WHERE removed IS NULL"):
             self.client.call("destroyVirtualMachine", id=vm.uuid, expunge=True)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         left = "SELECT (SELECT count(*) FROM async_jobs WHERE status = 0) + count(removal_due) FROM volumes"
         while self.zone.scalar(left):
             assert time.monotonic() < deadline, "jobs that destroy VMs, or removals of volumes, do not end"

@@ -9,10 +9,10 @@ from sqlalchemy import text
 
 from tests.acceptance.conftest import Cloud
 from tests.support.api.api_client import ApiFailure
+from tests.support.runs.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-PATIENCE_S = 180.0
 POD = {"gateway": "10.50.0.1", "netmask": "255.255.255.0", "startip": "10.50.0.10", "endip": "10.50.0.99"}
 ZONE = {"dns1": "10.0.0.2", "internaldns1": "10.0.0.3", "networktype": "Advanced"}
 

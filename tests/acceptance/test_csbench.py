@@ -15,7 +15,7 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from tests.acceptance.conftest import Cloud
-from tests.support.processes.programs import PATIENCE_SECONDS
+from tests.support.runs.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -53,7 +53,7 @@ class Csbench:
 
     def wait(self, started: dict[str, Any]) -> dict[str, Any]:
         """The one member of a succeeded job's result."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while True:
             job = self.cloud.client.call("queryAsyncJobResult", jobid=started["jobid"])
             if job["jobstatus"] != JobStatus.IN_PROGRESS:

@@ -16,7 +16,7 @@ import pytest
 
 from bulkdeploy.domain.jobs import JobStatus
 from tests.acceptance.conftest import Cloud
-from tests.support.processes.programs import PATIENCE_SECONDS
+from tests.support.runs.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -43,7 +43,7 @@ class Marvin:
 
     def wait(self, job_id: str) -> dict[str, Any]:
         """A job's last answer."""
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while (job := self.request("queryAsyncJobResult", jobid=job_id))["jobstatus"] == JobStatus.IN_PROGRESS:
             assert time.monotonic() < deadline
             time.sleep(0.05)

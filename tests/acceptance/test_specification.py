@@ -7,8 +7,7 @@ from typing import Any
 
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from tests.acceptance.conftest import Cloud
-
-PATIENCE_S = 180.0
+from tests.support.runs.waiting import PATIENCE_S
 
 
 def finished(cloud: Cloud, jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:

@@ -14,10 +14,10 @@ from tests.acceptance.conftest import Cloud
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.api_client import Answer
 from tests.support.api.session_client import Browser
+from tests.support.runs.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
-PATIENCE_S = 180.0
 LATER = "2999-01-31T12:00:00Z"
 GONE = "Invalid parameter id value={} due to incorrect long value format, or entity does not exist"
 """By this text programs in Go know that something is not there any more."""

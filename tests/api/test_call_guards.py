@@ -14,6 +14,7 @@ from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.accounts import TestUser, add_user
 from tests.support.api.api_client import ApiClient
 from tests.support.api.session_client import PASSWORD, Browser
+from tests.support.runs.waiting import PATIENCE_S
 
 ENFORCED, SOURCES = "enforce.post.requests.and.timestamps", "api.allowed.source.cidr.list"
 CHANGE: dict[str, Any] = {
@@ -67,7 +68,7 @@ def test_sessions_change_by_post(browser: Browser, engine: Engine, ann: TestUser
     browser.login("admin", ADMIN_PASSWORD)
     assert browser.call(**CHANGE).status_code == 405
     sent = {**CHANGE, "response": "json", "sessionkey": browser.http.cookies["sessionkey"]}
-    assert browser.http.post(browser.address, data=sent, timeout=60).status_code == 200
+    assert browser.http.post(browser.address, data=sent, timeout=PATIENCE_S).status_code == 200
 
 
 def test_calls_come_from_allowed_networks(

@@ -24,6 +24,7 @@ from bulkdeploy.wiring.system import build_job_queue
 from tests.support.api.api_process import api_process
 from tests.support.api.callers import refused
 from tests.support.hypervisors.drivers import always
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import USER, World, open_world
 
@@ -273,7 +274,7 @@ def test_an_open_console_ends_when_its_user_may_not_see_it(
         world.change(f"UPDATE {table} SET state = 'disabled' WHERE {column} = :name", name=USER)
         try:
             with pytest.raises(ConnectionClosed) as closed:
-                opened.recv(timeout=60)
+                opened.recv(timeout=PATIENCE_S)
         finally:
             world.change(f"UPDATE {table} SET state = 'enabled' WHERE {column} = :name", name=USER)
     assert closed.value.rcvd is not None

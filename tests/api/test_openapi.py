@@ -19,6 +19,7 @@ from bulkdeploy.store.rows.entities import SOURCES
 from bulkdeploy.wiring.cipher import FernetCipher
 from tests.support.api.api_client import ApiClient
 from tests.support.hypervisors.drivers import OF_HYPERVISORS
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.population import OWNERS, run
 from tests.support.zones.zone_files import load_zone
 
@@ -37,7 +38,7 @@ Description = dict[str, Any]
 @pytest.fixture
 def description(api_url: str) -> Description:
     """As anybody gets it."""
-    answer = requests.get(f"{api_url}/client/api/openapi.json", timeout=60)
+    answer = requests.get(f"{api_url}/client/api/openapi.json", timeout=PATIENCE_S)
     assert (answer.status_code, answer.headers["Content-Type"]) == (200, "application/json; charset=UTF-8")
     document: Description = answer.json()
     return document
@@ -151,7 +152,7 @@ def test_calls_made_from_the_description_answer_by_it(
             command = wanted.pop("command")
             signed = client.signed(command, **wanted)
             way: dict[str, Any] = {"params": signed} if case.method == "GET" else {"data": signed}
-            answer = requests.request(case.method, f"{client.url}{case.path}", timeout=60, **way)
+            answer = requests.request(case.method, f"{client.url}{case.path}", timeout=PATIENCE_S, **way)
             if answer.status_code == 200:
                 done.add(command)
             elif answer.status_code not in said(command):

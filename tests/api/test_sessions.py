@@ -13,6 +13,7 @@ from bulkdeploy.store.tables.groups import ssh_key_pairs
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.accounts import TestUser
 from tests.support.api.session_client import PASSWORD, Browser, error_of
+from tests.support.runs.waiting import PATIENCE_S
 
 
 def count_sessions(engine: Engine) -> int:
@@ -39,10 +40,12 @@ def test_a_wrong_session_key_ends_the_session(browser: Browser, engine: Engine, 
     browser.http.cookies.clear()
     cookie = {"Cookie": f"JSESSIONID={token}"}
     query = {"command": "listCapabilities", "response": "json"} | ({} if key is None else {"sessionkey": key})
-    answer = requests.get(browser.address, params=query, headers=cookie, timeout=60)
+    answer = requests.get(browser.address, params=query, headers=cookie, timeout=PATIENCE_S)
     assert (answer.status_code, error_of(answer)["errortext"]) == (401, "unable to verify user credentials")
     assert count_sessions(engine) == 0
-    retried = requests.get(browser.address, params=query | {"sessionkey": right}, headers=cookie, timeout=60)
+    retried = requests.get(
+        browser.address, params=query | {"sessionkey": right}, headers=cookie, timeout=PATIENCE_S
+    )
     assert retried.status_code == 401
 
 
@@ -53,7 +56,7 @@ def test_cookies_alone_are_no_session(browser: Browser, engine: Engine, method: 
     browser.login("admin", ADMIN_PASSWORD)
     form = {"command": command, "response": "json", "name": "planted"}
     sent: dict[str, Any] = {"params": form} if method == "get" else {"data": form}
-    answer = browser.http.request(method, browser.address, timeout=60, **sent)
+    answer = browser.http.request(method, browser.address, timeout=PATIENCE_S, **sent)
     assert (answer.status_code, error_of(answer)["errortext"]) == (401, "unable to verify user credentials")
     assert count_sessions(engine) == 0
     with engine.connect() as connection:
@@ -68,7 +71,7 @@ def test_both_keys_must_be_right(browser: Browser, wrong: str) -> None:
     browser.http.cookies.clear()
     cookie = f"JSESSIONID={token}; sessionkey={'x' * len(key) if wrong == 'cookie' else key}"
     query = {"command": "listCapabilities", "sessionkey": "x" * len(key) if wrong == "parameter" else key}
-    answer = requests.get(browser.address, params=query, headers={"Cookie": cookie}, timeout=60)
+    answer = requests.get(browser.address, params=query, headers={"Cookie": cookie}, timeout=PATIENCE_S)
     assert answer.status_code == 401
 
 
@@ -175,7 +178,7 @@ def test_logout(browser: Browser, engine: Engine, method: str) -> None:
     kept = dict(browser.http.cookies)
     values = {"command": "logout", "response": "json"}
     sent: dict[str, Any] = {"data": values} if method == "post" else {"params": values}
-    answer = browser.http.request(method, browser.address, timeout=60, **sent)
+    answer = browser.http.request(method, browser.address, timeout=PATIENCE_S, **sent)
     assert answer.json() == {"logoutresponse": {"description": "success"}}
     assert not browser.http.cookies
     assert count_sessions(engine) == 0
@@ -199,5 +202,7 @@ def test_a_signature_goes_before_a_session(browser: Browser, ann: TestUser) -> N
 def test_unknown_tokens(browser: Browser, token: str) -> None:
     """A cookie that names no session is refused like no cookie at all."""
     headers = {"Cookie": f"JSESSIONID={token}; sessionkey=x".encode()}
-    answer = requests.get(browser.address, params={"command": "listCapabilities"}, headers=headers, timeout=60)
+    answer = requests.get(
+        browser.address, params={"command": "listCapabilities"}, headers=headers, timeout=PATIENCE_S
+    )
     assert answer.status_code == 401

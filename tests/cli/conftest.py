@@ -23,6 +23,7 @@ from tests.cli.recorded_server import API_KEY, SECRET_KEY, RecordedServer, servi
 from tests.cli.terminal import Terminal
 from tests.support.api.api_client import ApiClient
 from tests.support.processes.programs import program
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import Fleet, fleet, fleet_simulator_url, template_database
 
 __all__ = ["fleet", "fleet_simulator_url", "template_database"]
@@ -110,7 +111,7 @@ class MonkeyProcess(Monkey):
         """Run to the end, without a terminal; ``text`` is standard input."""
         environment = {**self.environment, **variables}
         done = subprocess.run(
-            [*BULKMONKEY, *words], input=text, env=environment, capture_output=True, text=True, timeout=120
+            [*BULKMONKEY, *words], input=text, env=environment, capture_output=True, text=True, timeout=PATIENCE_S
         )
         return Outcome(done.returncode, done.stdout, done.stderr)
 

@@ -24,6 +24,7 @@ from urllib.parse import parse_qsl, quote, urlsplit
 
 from tests.cli.recorded_answers import LISTS, apis, deployment_apis
 from tests.cli.recorded_jobs import JobBook, plan
+from tests.support.runs.waiting import PATIENCE_S
 
 API_KEY = "plgWJfZK4gyS3mOMTVmjUVg-X-jlWlnfaUJ9GAbBbf9EdM"
 SECRET_KEY = "VDaACYb0LV9eNjTetIOElcVQkvJck_J_QljX_FcHRj87ZKiy"
@@ -226,7 +227,7 @@ class _Handler(BaseHTTPRequestHandler):
         command = parameters.get("command", "")
         recorded.seen.append(Seen(recorded.clock(), method, command, parameters, self.path))
         if command in recorded.held:
-            recorded.held[command].wait(60)
+            recorded.held[command].wait(PATIENCE_S)
         if recorded.faults and recorded.faults[0][0] in (command, "*"):
             _, status, body = recorded.faults.popleft()
             self._send(status, body.encode(), "application/json" if body.startswith("{") else "text/html")

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import pyte
 
-PATIENCE = 120.0  # seconds before a test gives up on a text
+from tests.support.runs.waiting import PATIENCE_S
 
 
 class _AnsweringScreen(pyte.Screen):
@@ -55,7 +55,7 @@ class Terminal:
         Raises:
             AssertionError: the program ended, or nothing more came, before it was.
         """
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_S
         while self.screen.count(text) < times:
             if not self._read(deadline) and self.screen.count(text) < times:
                 raise AssertionError(f"{text!r} never came; on the screen:\n{self.screen}")
@@ -63,7 +63,7 @@ class Terminal:
 
     def expect_gone(self, text: str) -> None:
         """Read until the text is no longer on the screen."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_S
         while text in self.screen:
             if not self._read(deadline):
                 raise AssertionError(f"{text!r} stayed; on the screen:\n{self.screen}")
@@ -81,7 +81,7 @@ class Terminal:
 
     def end(self) -> int:
         """Read until the program has ended; its exit status."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + PATIENCE_S
         while self._read(deadline):
             pass
         _, status = os.waitpid(self.pid, 0)

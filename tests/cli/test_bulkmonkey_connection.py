@@ -16,6 +16,7 @@ from tests.cli.conftest import Monkey
 from tests.cli.recorded_answers import OFFERING, TEMPLATE, ZONE
 from tests.cli.recorded_server import API_KEY, PASSWORD, SECRET_KEY, RecordedServer
 from tests.support.processes.certificates import self_signed
+from tests.support.runs.waiting import PATIENCE_S
 
 BULK = (f"zoneid={ZONE}", f"templateid={TEMPLATE}", f"serviceofferingid={OFFERING}", "virtualmachinecount=1")
 
@@ -77,7 +78,7 @@ def test_an_interrupted_change_may_have_been_made(monkey: Monkey, recorded: Reco
     while not recorded.requested("updateZone"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 130
     assert "it may have been done all the same" in err
 
@@ -186,7 +187,7 @@ def test_literal_keys_do_not_stay_in_the_process_list(bare_monkey: Monkey, recor
         assert not [word for word in arguments if API_KEY in word or SECRET_KEY in word or "hunter2" in word]
     finally:
         recorded.held["listZones"].set()
-        out, _ = process.communicate(timeout=60)
+        out, _ = process.communicate(timeout=PATIENCE_S)
     assert process.returncode == 0
     assert ZONE in out
     assert recorded.requested("listZones")[0]["password"] == "hunter2"

@@ -10,6 +10,7 @@ import pytest
 from tests.cli.conftest import Monkey
 from tests.cli.recorded_answers import OFFERING, TEMPLATE, ZONE
 from tests.cli.recorded_server import RecordedServer
+from tests.support.runs.waiting import PATIENCE_S
 
 ONE = ("deploy", "virtualmachine", f"zoneid={ZONE}", f"templateid={TEMPLATE}", f"serviceofferingid={OFFERING}")
 BULK = ("bulkdeploy", "virtualmachine", *ONE[2:])
@@ -153,7 +154,7 @@ def test_ctrl_c_detaches_and_follow_attaches_again(monkey: Monkey, recorded: Rec
     while not recorded.requested(poll):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     command = err.strip().splitlines()[-1].partition("bulkmonkey ")[2]
     assert "Detached: the jobs go on." in err
@@ -170,7 +171,7 @@ def test_ctrl_c_while_one_job_runs_says_how_to_see_its_end(monkey: Monkey, recor
     while not recorded.requested("queryAsyncJobResult"):
         assert process.poll() is None
     process.send_signal(signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=PATIENCE_S)
     job = recorded.jobs.batches[0].job_id(0)
     assert process.returncode == 130
     assert f"bulkmonkey follow {job}" in err
@@ -230,7 +231,7 @@ def test_a_pipe_that_closes_early_is_no_error(monkey: Monkey) -> None:
     process = monkey.start("list", "events")
     assert process.stdout is not None
     process.stdout.close()
-    assert process.wait(60) == 0
+    assert process.wait(PATIENCE_S) == 0
     assert process.stderr is not None
     assert "Traceback" not in process.stderr.read()
     process.stderr.close()

@@ -7,6 +7,7 @@ import sys
 import pytest
 
 from tests.cli.conftest import Monkey
+from tests.support.runs.waiting import PATIENCE_S
 
 LOADED = """
 import json, os, sys
@@ -34,7 +35,11 @@ def test_only_what_a_command_uses_is_loaded(
     """Help that is kept loads no HTTP client, and a list nothing that waits for jobs."""
     assert monkey("sync").status == 0
     done = subprocess.run(
-        [sys.executable, "-c", LOADED, *words], env=monkey.environment, capture_output=True, text=True, timeout=120
+        [sys.executable, "-c", LOADED, *words],
+        env=monkey.environment,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE_S,
     )
     status, modules = json.loads(done.stderr.splitlines()[-1])
     assert status == 0

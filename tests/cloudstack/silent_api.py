@@ -6,8 +6,7 @@ from typing import Any
 from urllib.parse import parse_qs
 
 from bulkdeploy.console.calls import Wsgi
-
-PATIENCE_S = 120.0
+from tests.support.runs.waiting import PATIENCE_S
 
 
 class SilentApi:

@@ -16,9 +16,9 @@ import pytest
 from tests.support.api.session_client import Browser
 from tests.support.cloudstack.double import API_KEY, SECRET_KEY, CloudStackDouble, serving
 from tests.support.cloudstack.zone import SHARED, SMALL, TEMPLATE, ZONE, id_of
-from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS
+from tests.support.processes.programs import BULKDEPLOY
 from tests.support.processes.whole_service import WholeService, whole_service
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 
 PAGE = Path(__file__).parents[2] / "docs" / "tutorials" / "beside-a-cloudstack.md"
 URL_OF_THE_PAGE, FOLDER_OF_THE_PAGE = "https://cloud.example.org/client/api", "/etc/bulkdeploy/"
@@ -80,7 +80,7 @@ class Shell:
             input=given,
             capture_output=True,
             text=True,
-            timeout=PATIENCE_SECONDS,
+            timeout=PATIENCE_S,
             check=False,
         )
         assert ended.returncode == 0, f"{command}\n{ended.stdout}{ended.stderr}"
@@ -144,6 +144,6 @@ def test_the_page_brings_a_bulk_call_to_a_cloudstack(double: CloudStackDouble, u
             wait_for(lambda: len(rows(admin, "listVirtualMachines", state="Stopped")) == 1)
         finally:
             following.terminate()
-            assert following.wait(PATIENCE_SECONDS) == 0
+            assert following.wait(PATIENCE_S) == 0
         shell.run("bulkdeploy audit")
     assert double.unexpected == []

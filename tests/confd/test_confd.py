@@ -25,6 +25,7 @@ from bulkdeploy.store.database.engine import create_engine
 from bulkdeploy.store.whereabouts import Whereabouts
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import BULKDEPLOY, program
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import World
 
@@ -416,7 +417,7 @@ def test_no_signed_datagram_ends_the_program(settings: Settings, tmp_path: Path)
             sender.sendto(query(str(int(time.time())), rsalt="\ud800"), address)
         assert request([address], KEY, QueryType.PING, None).status is Status.OK
         started.terminate()
-        assert started.wait(60) == 0
+        assert started.wait(PATIENCE_S) == 0
 
 
 def test_answers_of_a_state_that_cannot_be_read_say_their_age(

@@ -13,6 +13,7 @@ from bulkdeploy.services.system import System
 from tests.conftest import ADMIN_PASSWORD
 from tests.support.api.api_server import serving
 from tests.support.api.console_client import Visitor, words_of
+from tests.support.runs.waiting import PATIENCE_S
 
 DEPLOY = {"zoneid": "x"}
 
@@ -144,5 +145,5 @@ def test_behind_a_path_prefix(console_system: System) -> None:
         assert answer.url == f"{person.root}overview"
         assert {cookie.path for cookie in person.http.cookies} == {"/bulk/console"}
         for page in ("", "jobs", "capacity"):
-            assert person.http.get(person.root + page, timeout=60).status_code == 200
+            assert person.http.get(person.root + page, timeout=PATIENCE_S).status_code == 200
         person.close()

@@ -8,6 +8,7 @@ from uuid import UUID
 from bulkdeploy.drivers.batches import BatchDriver, StartCall
 from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
+from tests.support.runs.waiting import PATIENCE_S
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
 VOLUME = VolumeSpec(UUID("00000000-0000-4000-8000-0000000000a1"), "ROOT-1", 1 << 20, POOL)
@@ -23,7 +24,6 @@ ADDRESSES = tuple(
     HostAddress(UUID(int=0xD0 + n), f"node{n}", f"192.0.2.{9 + n}", "KVM", f"ganeti://node{n}") for n in (1, 2)
 )
 THREE = (*ADDRESSES, HostAddress(UUID(int=0xD3), "node3", "192.0.2.13", "KVM", "ganeti://node3"))
-PATIENCE_S = 300.0
 PAIR = tuple(
     replace(
         GUEST,

@@ -9,6 +9,7 @@ from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import TemplateImage
+from tests.support.runs.waiting import PATIENCE_S
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
 TEMPLATE = TemplateImage(
@@ -27,7 +28,6 @@ GUEST = GuestSpec(UUID("00000000-0000-4000-8000-0000000000c1"), "i-2-1-VM", 1, 5
 ADDRESSES = tuple(
     HostAddress(UUID(int=0xD0 + n), f"member{n}", f"192.0.2.{10 + n}", "LXC", f"incus://member{n}") for n in (1, 2)
 )
-PATIENCE_S = 120.0
 
 
 def life(driver: HypervisorDriver) -> Iterator[tuple[str, Any]]:

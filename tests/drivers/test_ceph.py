@@ -14,6 +14,7 @@ from bulkdeploy.drivers.libvirt import ceph
 from bulkdeploy.drivers.libvirt.ceph import CONNECT_S, FAILURES_KEPT_S, CephError, CephPool, PoolSizes
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.processes.run_program import ProgramEnd
+from tests.support.runs.waiting import PATIENCE_S
 
 SIZE = PoolUsage(1, 2)
 
@@ -87,13 +88,13 @@ def test_nobody_waits_for_a_measurement_that_is_not_the_first(
     def measure(pool: CephPool) -> PoolUsage:
         if pool._pool is slow:
             begun.set()
-            assert may_end.wait(60)
+            assert may_end.wait(PATIENCE_S)
         return PoolUsage(3, 4)
 
     monkeypatch.setattr(CephPool, "size", measure)
     measuring = Thread(target=sizes.of, args=(slow,))
     measuring.start()
-    assert begun.wait(60)
+    assert begun.wait(PATIENCE_S)
     assert (sizes.of(slow), sizes.of(fast)) == (SIZE, PoolUsage(3, 4))
     may_end.set()
     measuring.join()

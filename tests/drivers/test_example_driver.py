@@ -19,6 +19,7 @@ from bulkdeploy.wiring.cipher import FernetCipher
 from bulkdeploy.wiring.settings import Settings
 from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.processes.programs import api_process, bulkdeploy, program
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import template_database
 
 pytestmark = pytest.mark.long
@@ -28,7 +29,6 @@ __all__ = ["template_database"]
 ROOT = Path(__file__).parents[2]
 EXAMPLE = ROOT / "docs" / "example_driver"
 GUIDE = ROOT / "docs" / "tutorials" / "drivers.md"
-PATIENCE_S = 180
 
 
 def run(*arguments: str, cwd: Path, **environment: str) -> str:

@@ -16,13 +16,12 @@ from bulkdeploy.wiring.settings import Settings
 from tests.drivers.test_extension import fault, shelved, write_program
 from tests.support.api.api_client import ApiClient, ApiFailure
 from tests.support.processes.programs import api_process, bulkdeploy, program
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import template_database
 
 pytestmark = pytest.mark.long
 
 __all__ = ["template_database"]
-
-PATIENCE_S = 180
 
 
 @pytest.fixture

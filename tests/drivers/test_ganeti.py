@@ -35,12 +35,12 @@ from tests.drivers.ganeti_guest import (
     start_together,
 )
 from tests.support.processes.certificates import self_signed
+from tests.support.runs.waiting import PATIENCE_S
 
 FOLDER = Path(__file__).parent
 EXCHANGES = json.loads((FOLDER / "ganeti_exchanges.json").read_bytes())
 DRBD_EXCHANGES = json.loads((FOLDER / "ganeti_drbd_exchanges.json").read_bytes())
 BULK_EXCHANGES = json.loads((FOLDER / "ganeti_bulk_exchanges.json").read_bytes())
-PATIENCE_S = 60.0
 
 
 class Replay:

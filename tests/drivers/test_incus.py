@@ -31,9 +31,9 @@ from bulkdeploy.drivers.options import WrongDriverOptions, read_options
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.incus_guest import ADDRESSES, DATA, GUEST, NIC, POOL, ROOT, TEMPLATE, life
+from tests.support.runs.waiting import PATIENCE_S
 
 EXCHANGES = json.loads((Path(__file__).parent / "incus_exchanges.json").read_bytes())
-PATIENCE_S = 60.0
 
 
 class Replay:

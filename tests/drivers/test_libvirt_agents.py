@@ -12,6 +12,7 @@ from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestCheck
 from bulkdeploy.drivers.hosts import HostAddress
+from tests.support.runs.waiting import PATIENCE_S
 
 pytest.importorskip("libvirt", reason="needs pip install 'bulkdeploy[libvirt]'")
 libvirt_driver = pytest.importorskip("bulkdeploy.drivers.libvirt.driver")
@@ -42,7 +43,7 @@ def test_a_hung_agent_leaves_the_answers_of_others(monkeypatch: pytest.MonkeyPat
         return connections.in_time(step, host.name, deadline, lambda: work(call))
 
     monkeypatch.setattr(libvirt_driver, "find_domain", lambda _, uuid: uuid)
-    monkeypatch.setattr(libvirt_driver, "ping_agent", lambda domain: domain != hung or ended.wait(60))
+    monkeypatch.setattr(libvirt_driver, "ping_agent", lambda domain: domain != hung or ended.wait(PATIENCE_S))
     try:
         assert _answers(_driver(run), guests, 0.5) == {before: True, hung: False}
     finally:

@@ -24,6 +24,7 @@ from bulkdeploy.drivers.simulator.control import (
 )
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from tests.drivers.subjects import Caller, address, guests_of, new_guest, new_host
+from tests.support.runs.waiting import PATIENCE_S
 
 DRAWS = 20_000
 
@@ -166,7 +167,7 @@ def test_the_same_seed_draws_the_same(simulator_url: str, control: Connection) -
 def test_waiting_calls_hold_no_connection(simulator_url: str, control: Connection) -> None:
     """Twenty calls sleep at the same time on a driver that has one connection."""
     calls = 20
-    everyone = threading.Barrier(calls, timeout=30)
+    everyone = threading.Barrier(calls, timeout=PATIENCE_S)
 
     def sleep(seconds: float) -> None:
         del seconds

@@ -14,8 +14,7 @@ import pytest
 from bulkdeploy.embedded.data_lock import DataDirectoryInUse, exclusive
 from bulkdeploy.embedded.processes import spawn
 from bulkdeploy.embedded.supervisor import ChildSpec, Supervisor
-
-PATIENCE_SECONDS = 120.0
+from tests.support.runs.waiting import PATIENCE_S
 
 
 def child(name: str, code: str, **options: object) -> ChildSpec:
@@ -30,7 +29,7 @@ def child(name: str, code: str, **options: object) -> ChildSpec:
 
 def within(condition: Callable[[], bool]) -> Callable[[], bool]:
     """``condition``, or a failure when it does not come true in time."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_S
 
     def check() -> bool:
         assert time.monotonic() < deadline
@@ -128,7 +127,7 @@ def test_children_do_not_outlive_a_killed_parent() -> None:
         orphan = psutil.Process(int(parent.stdout.readline()))
         os.kill(parent.pid, signal.SIGKILL)
         parent.wait()
-    assert psutil.wait_procs([orphan], timeout=PATIENCE_SECONDS)[1] == []
+    assert psutil.wait_procs([orphan], timeout=PATIENCE_S)[1] == []
 
 
 def test_data_directory_has_one_holder(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from bulkdeploy.iallocator.document import MalformedDocument
 from bulkdeploy.iallocator.program import FLAGS, answer_to, main
 from tests.iallocator import documents
+from tests.support.runs.waiting import PATIENCE_S
 
 LOADED = """
 import os, sys
@@ -29,7 +30,7 @@ sys.exit(status)
 def run(*arguments: str, given: str = "") -> subprocess.CompletedProcess[str]:
     """Run it as a process of its own."""
     command = [sys.executable, "-c", LOADED, *arguments]
-    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=120)
+    return subprocess.run(command, input=given, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 def test_it_reads_standard_input_and_loads_only_what_placement_needs() -> None:

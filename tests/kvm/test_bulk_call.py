@@ -32,8 +32,9 @@ from tests.conftest import ADMIN_PASSWORD, SECRET_KEY, unused_redis_database
 from tests.support.api.api_client import ApiClient
 from tests.support.hypervisors.libvirt_hosts import LibvirtHosts, why_not
 from tests.support.hypervisors.real_cloud import build_zone
-from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, Process, bulkdeploy, program, wait_for
+from tests.support.processes.programs import BULKDEPLOY, Process, bulkdeploy, program, wait_for
 from tests.support.processes.services import database_clone
+from tests.support.runs.waiting import PATIENCE_S
 
 if (reason := why_not()) is not None:
     pytest.skip(reason, allow_module_level=True)
@@ -45,7 +46,7 @@ PROGRAMS = {"worker": WORKER, "sweeper": SWEEPER, "api": (*BULKDEPLOY, "api")}
 
 def wait_until(holds: Callable[[], Any], what: str) -> Any:
     """What ``holds`` answers once it is true."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_S
     while not (found := holds()):
         assert time.monotonic() < deadline, what
         time.sleep(0.1)
@@ -411,7 +412,7 @@ def test_people_see_their_guests(cloud: Cloud, tmp_path: Path) -> None:
         assert int(counted[-1], 16) == int(counted[-2], 16) + 1
         looking.stdin.write(b"\x1d")
         looking.stdin.flush()
-        assert looking.wait(PATIENCE_SECONDS) == 0
+        assert looking.wait(PATIENCE_S) == 0
 
 
 def password_of(cloud: Cloud, vm: str) -> str:
@@ -456,7 +457,7 @@ def shows_something(cloud: Cloud, vm: str) -> bool:
 
         def read(size: int) -> bytes:
             while len(received) < size:
-                part = socket.recv(PATIENCE_SECONDS)
+                part = socket.recv(PATIENCE_S)
                 assert isinstance(part, bytes)
                 received.extend(part)
             taken = bytes(received[:size])

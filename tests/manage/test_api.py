@@ -20,12 +20,12 @@ from tests.support.api.api_client import ApiClient
 from tests.support.api.raw_connections import connected
 from tests.support.processes.programs import (
     BULKDEPLOY,
-    PATIENCE_SECONDS,
     api_process,
     bulkdeploy,
     program,
     wait_for,
 )
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.runs.waiting import wait_for as until
 
 pytestmark = pytest.mark.long
@@ -56,7 +56,7 @@ def test_urls_without_end_are_refused(server: ApiClient) -> None:
 
 def test_connections_are_kept(server: ApiClient) -> None:
     """Many calls go over one connection."""
-    link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=30)
+    link = http.client.HTTPConnection(urlsplit(server.url).netloc, timeout=PATIENCE_S)
     try:
         for _ in range(3):
             link.request("GET", "/health/live")
@@ -90,7 +90,7 @@ def test_stop_leaves_no_process(settings: Settings, tmp_path: Path) -> None:
 
         until(all_run)
     assert process.poll() == 0
-    assert psutil.wait_procs(family, timeout=PATIENCE_SECONDS)[1] == []
+    assert psutil.wait_procs(family, timeout=PATIENCE_S)[1] == []
 
 
 def test_figures_are_those_of_all_processes(server: ApiClient) -> None:

@@ -11,9 +11,9 @@ import pytest
 
 from bulkdeploy.embedded.postgres import PostgresServer
 from tests.support.api.api_client import ApiClient
-from tests.support.processes.programs import PATIENCE_SECONDS
 from tests.support.processes.services import server_directory
 from tests.support.processes.whole_service import WholeService, whole_service
+from tests.support.runs.waiting import PATIENCE_S
 
 VMS = 4
 
@@ -26,7 +26,7 @@ def folder() -> Iterator[Path]:
 
 
 def _client(service: WholeService) -> ApiClient:
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_S
     while not (service.data_dir / "bulkmonkey.config").exists():
         assert time.monotonic() < deadline
         time.sleep(0.1)
@@ -47,7 +47,7 @@ def _deploy(client: ApiClient, count: int) -> None:
     }
     before = len(_running(client))
     client.call("bulkDeployVirtualMachine", **first, virtualmachinecount=count)
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_S
     while len(_running(client)) < before + count:
         assert time.monotonic() < deadline
         time.sleep(0.2)

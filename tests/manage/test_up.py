@@ -26,8 +26,9 @@ from bulkdeploy.manage.up import emit
 from bulkdeploy.wiring.settings import Settings
 from tests.conftest import SECRET_KEY
 from tests.support.api.api_client import ApiClient
-from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, bulkdeploy, program, wait_for
+from tests.support.processes.programs import BULKDEPLOY, bulkdeploy, program, wait_for
 from tests.support.processes.services import server_directory
+from tests.support.runs.waiting import PATIENCE_S
 
 pytestmark = pytest.mark.long
 
@@ -71,7 +72,7 @@ def family(process: subprocess.Popen[bytes]) -> list[psutil.Process]:
 
 def survivors(relatives: list[psutil.Process]) -> list[psutil.Process]:
     """Who of them still runs after a while; a zombie does not."""
-    psutil.wait_procs(relatives, timeout=PATIENCE_SECONDS)
+    psutil.wait_procs(relatives, timeout=PATIENCE_S)
     return [one for one in relatives if one.is_running() and one.status() != psutil.STATUS_ZOMBIE]
 
 
@@ -90,7 +91,7 @@ def running(
     log.write_text("")
     with program(settings, log, *BULKDEPLOY, "up", "--workers", str(workers)) as process:
         assert isinstance(process, subprocess.Popen)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while "ready: " not in log.read_text():
             assert process.poll() is None, log.read_text()
             assert time.monotonic() < deadline, log.read_text()
@@ -128,7 +129,7 @@ def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder
     log = server_folder / "log"
     for sign in ("postgres.new", "postgres/postmaster.pid", "running.json"):
         with program(settings, log, *BULKDEPLOY, "up", "--workers", "0") as process:
-            deadline = time.monotonic() + PATIENCE_SECONDS
+            deadline = time.monotonic() + PATIENCE_S
             while not (settings.data_dir / sign).exists():
                 assert time.monotonic() < deadline, log.read_text()
                 time.sleep(0.005)
@@ -139,7 +140,7 @@ def test_killed_while_starting_it_does_no_harm(settings: Settings, server_folder
         relatives = family(process)
         assert {"postgres", "valkey-server"} <= {one.name() for one in relatives}
         process.send_signal(signal.SIGINT)
-        assert process.wait(PATIENCE_SECONDS) == 0
+        assert process.wait(PATIENCE_S) == 0
     assert survivors(relatives) == []
 
 
@@ -149,8 +150,8 @@ def test_every_part_that_dies_comes_back(settings: Settings, server_folder: Path
         children = psutil.Process(process.pid).children()
         for child in children:
             child.kill()
-        psutil.wait_procs(children, timeout=PATIENCE_SECONDS)
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        psutil.wait_procs(children, timeout=PATIENCE_S)
+        deadline = time.monotonic() + PATIENCE_S
         while not answers(client) or len(psutil.Process(process.pid).children()) < len(children):
             assert time.monotonic() < deadline
             time.sleep(0.1)
@@ -242,7 +243,7 @@ def test_client_works_with_the_file_that_lies_ready(service: Service) -> None:
     assert words[0] == "bulkmonkey"
     for requested in (words[3:], ["list", "users", "-o", "json"]):
         arguments = [sys.executable, "-m", "bulkdeploy.cli.main", *words[1:3], *requested]
-        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        ended = subprocess.run(arguments, capture_output=True, text=True, timeout=PATIENCE_S)
         assert ended.returncode == 0, ended.stderr
     assert [user["username"] for user in json.loads(ended.stdout)["user"]] == ["admin"]
 

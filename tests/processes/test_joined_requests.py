@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 
 from bulkdeploy.processes.joined_requests import JoinedRequests, Unserved
 from tests.support.processes.deaths import Died
-
-PATIENCE_S = 120.0
+from tests.support.runs.waiting import PATIENCE_S
 
 
 @given(

@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 
 from bulkdeploy.processes.run_program import run_program
+from tests.support.runs.waiting import PATIENCE_S
 
-PATIENCE_S = 60.0
 LEAVES_A_CHILD = "sleep 1000 > /dev/null 2>&1 & echo $$ $! > {pids}.new && mv {pids}.new {pids}"
 
 

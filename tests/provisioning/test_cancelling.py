@@ -6,8 +6,8 @@ from sqlalchemy import text
 
 from bulkdeploy.domain.jobs import JobStatus
 from tests.support.api.api_client import ApiClient
-from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedDriver
-from tests.support.runs.waiting import wait_for
+from tests.support.hypervisors.blocking_drivers import GatedDriver
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 THREADS = 2

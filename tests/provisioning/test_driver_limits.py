@@ -9,9 +9,9 @@ from redis import Redis
 from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.queue.job_queue import ALL_QUEUES, bulk_queue
-from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedDriver
+from tests.support.hypervisors.blocking_drivers import GatedDriver
 from tests.support.processes.messages import job_of, take_messages
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 

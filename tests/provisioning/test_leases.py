@@ -18,8 +18,8 @@ from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine impo
 from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.queue.job_queue import INTERACTIVE
-from tests.support.hypervisors.blocking_drivers import PATIENCE_S, BrokenDriver, ForgetfulDriver, GatedDriver
-from tests.support.runs.waiting import wait_for
+from tests.support.hypervisors.blocking_drivers import BrokenDriver, ForgetfulDriver, GatedDriver
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 from tests.workers.processes import all_done, under_way
 

@@ -15,7 +15,8 @@ from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine impo
 from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import MIGRATE
 from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
-from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
+from tests.support.hypervisors.blocking_drivers import GatedMigration
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 CLUSTER = 3

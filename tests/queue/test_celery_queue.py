@@ -18,8 +18,7 @@ from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.celery_queue import MESSAGES_PER_COMMAND, CeleryJobQueue, task_name
 from bulkdeploy.queue.job_queue import ALL_QUEUES, BULK, INTERACTIVE, JobMessage, QueueUnavailable
 from tests.support.processes.messages import take_messages
-
-PATIENCE_S = 120
+from tests.support.runs.waiting import PATIENCE_S
 
 
 @contextmanager

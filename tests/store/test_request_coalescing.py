@@ -11,6 +11,7 @@ from sqlalchemy import Connection, Engine, text
 from bulkdeploy.services.system import System
 from bulkdeploy.store.accounts.callers import caller_by_api_key
 from bulkdeploy.store.database.request_coalescing import Coalescer
+from tests.support.runs.waiting import PATIENCE_S
 
 LATER = (2, 3, 4, 5)
 
@@ -32,7 +33,7 @@ class Crowd:
     def gather(self) -> list["Future[int | None]"]:
         """Let one look, and others come meanwhile."""
         requested = [self.find(1)]
-        assert self.first_began.wait(30)
+        assert self.first_began.wait(PATIENCE_S)
         requested += [self.find(number) for number in LATER]
         while self.shared.waiting < len(LATER):
             time.sleep(0.01)
@@ -47,7 +48,7 @@ class Crowd:
         self.looks.append(sorted(keys))
         if not self.first_began.is_set():
             self.first_began.set()
-            assert self.may_end.wait(30)
+            assert self.may_end.wait(PATIENCE_S)
         if len(self.looks) in self.broken:
             raise ConnectionError
         query = text("SELECT n, n * n FROM unnest(CAST(:keys AS int[])) AS n WHERE n < 5")
@@ -62,7 +63,7 @@ def crowd(engine: Engine) -> Crowd:
 
 def test_who_comes_while_one_looks_is_answered_by_the_next_look(crowd: Crowd) -> None:
     """Not by the one that began before: it may not have seen what was committed meanwhile."""
-    assert [requested.result(30) for requested in crowd.gather()] == [1, 4, 9, 16, None]
+    assert [requested.result(PATIENCE_S) for requested in crowd.gather()] == [1, 4, 9, 16, None]
     assert crowd.looks == [[1], list(LATER)]
 
 
@@ -75,20 +76,20 @@ def test_a_coalesced_request_that_fails_is_retried_by_each_caller(crowd: Crowd) 
     assert (len(failed), len(right)) == (1, len(LATER))
     assert crowd.looks[:2] == [[1], list(LATER)]
     assert sorted(crowd.looks[2:]) == [[number] for number in LATER]
-    assert crowd.find(3).result(30) == 9
+    assert crowd.find(3).result(PATIENCE_S) == 9
 
 
 def test_a_stuck_request_stalls_no_later_caller(engine: Engine) -> None:
     """Who comes while a look is stuck gives up waiting for it, and those who come then wait for nobody that is."""
     crowd = Crowd(engine, ThreadPoolExecutor(8), patience_s=0.2)
     stuck = crowd.find(1)
-    assert crowd.first_began.wait(30)
-    assert [crowd.find(number).result(30) for number in LATER] == [4, 9, 16, None]
-    assert [requested.result(30) for requested in map(crowd.find, LATER)] == [4, 9, 16, None]
+    assert crowd.first_began.wait(PATIENCE_S)
+    assert [crowd.find(number).result(PATIENCE_S) for number in LATER] == [4, 9, 16, None]
+    assert [requested.result(PATIENCE_S) for requested in map(crowd.find, LATER)] == [4, 9, 16, None]
     assert not stuck.done()
     crowd.may_end.set()
-    assert stuck.result(30) == 1
-    assert crowd.find(2).result(30) == 4
+    assert stuck.result(PATIENCE_S) == 1
+    assert crowd.find(2).result(PATIENCE_S) == 4
 
 
 def test_a_key_that_is_disabled_is_seen_at_once(system: System) -> None:

@@ -16,8 +16,6 @@ from bulkdeploy.embedded.valkey import ValkeyServer
 from tests.support.processes.programs import Process
 from tests.support.zones.fleet import Fleet
 
-PATIENCE_S = 180
-
 Start: TypeAlias = Callable[..., Process]
 """Starts a program by its arguments."""
 

@@ -20,10 +20,9 @@ from bulkdeploy.queue.celery_queue import task_name
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import run_to_its_end
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import (
-    PATIENCE_S,
     Start,
     all_done,
     assert_all_run,

@@ -9,10 +9,9 @@ import pytest
 
 from bulkdeploy.drivers.simulator.control import Step
 from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import (
-    PATIENCE_S,
     Start,
     all_done,
     assert_all_run,

@@ -8,9 +8,9 @@ from bulkdeploy.domain.jobs import JobStatus
 from bulkdeploy.manage.programs.programs import SWEEPER, WORKER
 from bulkdeploy.wiring.settings import Settings
 from tests.support.hypervisors import watched_driver
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import Fleet
-from tests.workers.processes import PATIENCE_S, Start, all_done, assert_all_run, consumers, slow_boots
+from tests.workers.processes import Start, all_done, assert_all_run, consumers, slow_boots
 
 pytestmark = pytest.mark.long
 

@@ -12,7 +12,7 @@ from bulkdeploy.queue.celery_queue import CeleryJobQueue
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import program
 from tests.support.processes.programs import wait_for as wait_for_answer
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, kill
 
@@ -20,7 +20,7 @@ from tests.workers.processes import all_done, kill
 def get(url: str) -> tuple[int, str]:
     """Status and body of an answer."""
     try:
-        with urllib.request.urlopen(url, timeout=30) as answer:  # noqa: S310 - our own http URL
+        with urllib.request.urlopen(url, timeout=PATIENCE_S) as answer:  # noqa: S310 - our own http URL
             return answer.status, answer.read().decode()
     except urllib.error.HTTPError as error:
         with error:

@@ -26,7 +26,7 @@ from bulkdeploy.store.migrations.upgrade import newest_revision
 from bulkdeploy.wiring.settings import Settings
 from tests.architecture.test_imports import ROOT
 from tests.support.processes.programs import BULKDEPLOY
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import Fleet
 from tests.workers.processes import all_done, assert_all_run
 
@@ -69,7 +69,7 @@ class Release:
             cwd=self.place,
             capture_output=True,
             text=True,
-            timeout=240,
+            timeout=PATIENCE_S,
         )
 
     def start(self, program: tuple[str, ...]) -> subprocess.Popen[bytes]:
@@ -91,7 +91,7 @@ class Release:
     def ready(self, program: tuple[str, ...]) -> str:
         """What a program says of itself."""
         try:
-            with urllib.request.urlopen(f"{self.monitored[program]}/health/ready", timeout=30) as answer:  # noqa: S310 - our own http URL
+            with urllib.request.urlopen(f"{self.monitored[program]}/health/ready", timeout=PATIENCE_S) as answer:  # noqa: S310 - our own http URL
                 return str(json.load(answer)["status"])
         except urllib.error.HTTPError as error:
             with error:

@@ -9,9 +9,9 @@ from typing import TypeVar
 
 from bulkdeploy.domain.jobs import JobStatus
 from tests.support.api.api_client import ApiClient
-from tests.support.runs.waiting import wait_for
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.fleet import Fleet
-from tests.workers.processes import PATIENCE_S, all_done
+from tests.workers.processes import all_done
 
 T = TypeVar("T")
 

@@ -12,6 +12,7 @@ from bulkdeploy.processes.failpoints import Failpoint
 from tests.commands.deployments.test_bulk_answer import Bulk, assert_intact
 from tests.commands.deployments.test_bulk_rules import refused
 from tests.support.api.api_client import ApiClient
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.zone_queries import Zone
 
 RENAMED = (
@@ -68,16 +69,16 @@ def test_a_token_of_a_call_still_under_way_is_waited_for(
     def fault(place: str) -> None:
         if place == f"{Failpoint.CALL_COMMIT}.before" and not at_commit.is_set():
             at_commit.set()
-            assert go_on.wait(60)
+            assert go_on.wait(PATIENCE_S)
 
     failpoints.arm(fault)
     try:
-        link = http.client.HTTPConnection(urlsplit(client.url).netloc, timeout=60)
+        link = http.client.HTTPConnection(urlsplit(client.url).netloc, timeout=PATIENCE_S)
         requested = urlencode(
             client.signed("bulkDeployVirtualMachine", **zone.bulk_parameters(3, requesttoken="slow"))
         )
         link.request("GET", f"/client/api?{requested}")
-        assert at_commit.wait(60)
+        assert at_commit.wait(PATIENCE_S)
         link.close()
         with ThreadPoolExecutor(1) as pool:
             again = pool.submit(bulk, 3, requesttoken="slow")

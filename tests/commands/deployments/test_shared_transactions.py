@@ -25,9 +25,9 @@ from tests.commands.deployments.test_bulk_answer import assert_intact
 from tests.commands.deployments.test_placement_races import single
 from tests.support.api.api_client import ApiClient
 from tests.support.runs.statements import statements_of
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.zone_queries import Zone
 
-PATIENCE_S = 60.0
 SINGLE, BULK = "deployVirtualMachine", "bulkDeployVirtualMachine"
 AT_COMMIT, COMMITTED = f"{Failpoint.CALL_COMMIT}.before", f"{Failpoint.CALL_COMMIT}.after"
 Parameters = Mapping[str, object]

@@ -9,7 +9,8 @@ from bulkdeploy.provisioning.kinds.registry import job_kinds
 from bulkdeploy.store.jobs.async_jobs import MOVING_KINDS
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, CUSTOMERS_ADMIN, refused
-from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedMigration
+from tests.support.hypervisors.blocking_drivers import GatedMigration
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import Fleet, OneDriver
 
 VMS = 6

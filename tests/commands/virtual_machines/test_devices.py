@@ -14,7 +14,8 @@ from bulkdeploy.provisioning.device_changes import PLUG_COMMIT, UNPLUG_COMMIT
 from bulkdeploy.services.auditing.audit import audit
 from tests.support.api.api_client import ApiClient
 from tests.support.api.callers import ACME, refused
-from tests.support.hypervisors.blocking_drivers import PATIENCE_S, GatedDevices, UnheardDevices
+from tests.support.hypervisors.blocking_drivers import GatedDevices, UnheardDevices
+from tests.support.runs.waiting import PATIENCE_S
 from tests.support.zones.fleet import OPTIONS, Fleet, OneDriver
 
 PLACES = [

@@ -4,8 +4,7 @@ from collections.abc import Sequence
 from threading import Event, Thread
 
 from bulkdeploy.provisioning.running.group_commit import GroupCommit
-
-PATIENCE_S = 120
+from tests.support.runs.waiting import PATIENCE_S
 
 
 class Log:

@@ -8,6 +8,8 @@ from typing import Any
 
 import requests
 
+from tests.support.runs.waiting import PATIENCE_S
+
 Fields = Mapping[str, str | Sequence[str]]
 
 
@@ -67,12 +69,12 @@ class Visitor:
     def sign_in(self, username: str, password: str, **more: str) -> requests.Response:
         """Sign in; where that leads."""
         form = {"username": username, "password": password, **more}
-        return self.http.post(f"{self.root}sign-in", data=form, timeout=60)
+        return self.http.post(f"{self.root}sign-in", data=form, timeout=PATIENCE_S)
 
     def get(self, page: str, **headers: str) -> requests.Response:
         """A page as it is answered: redirections are not followed."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return self.http.get(self.root + page, headers=named, allow_redirects=False, timeout=60)
+        return self.http.get(self.root + page, headers=named, allow_redirects=False, timeout=PATIENCE_S)
 
     def page(self, page: str) -> Page:
         """A page that must be there."""
@@ -89,7 +91,7 @@ class Visitor:
             data={**fields, "sessionkey": own},
             headers=named,
             allow_redirects=False,
-            timeout=60,
+            timeout=PATIENCE_S,
         )
 
     def call(self, command: str, **parameters: str) -> dict[str, Any]:
@@ -99,7 +101,7 @@ class Visitor:
             self.root.replace("/console/", "/client/api"),
             data={**parameters, "command": command, "response": "json", "sessionkey": cookies["sessionkey"]},
             headers={"Cookie": f"JSESSIONID={cookies['JSESSIONID']}"},
-            timeout=60,
+            timeout=PATIENCE_S,
         )
         ((_, content),) = answer.json().items()
         return dict(content)

@@ -8,7 +8,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from urllib.parse import urlsplit
 
-PATIENCE_S = 60
+from tests.support.runs.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)

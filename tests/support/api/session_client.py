@@ -4,6 +4,8 @@ from typing import Any
 
 import requests
 
+from tests.support.runs.waiting import PATIENCE_S
+
 PASSWORD = "open sesame"
 
 
@@ -17,13 +19,13 @@ class Browser:
     def login(self, username: str, password: str, **more: str) -> requests.Response:
         """Log in by POST, as consoles do."""
         form = {"command": "login", "response": "json", "username": username, "password": password, **more}
-        return self.http.post(self.address, data=form, timeout=60)
+        return self.http.post(self.address, data=form, timeout=PATIENCE_S)
 
     def call(self, command: str = "listCapabilities", **parameters: str) -> requests.Response:
         """A call by GET, with whatever cookies there are, and with the session key as console and cmk give it."""
         key = self.http.cookies.get("sessionkey")
         query = {"command": command, "response": "json", **({"sessionkey": key} if key else {}), **parameters}
-        return self.http.get(self.address, params=query, timeout=60)
+        return self.http.get(self.address, params=query, timeout=PATIENCE_S)
 
 
 def error_of(response: requests.Response) -> dict[str, Any]:

@@ -4,8 +4,7 @@ from threading import Event, Semaphore
 from typing import Any
 
 from bulkdeploy.drivers.errors import DriverError
-
-PATIENCE_S = 120.0
+from tests.support.runs.waiting import PATIENCE_S
 
 
 class GatedDriver:

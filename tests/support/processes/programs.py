@@ -18,8 +18,8 @@ from bulkdeploy.embedded.valkey import free_port
 from bulkdeploy.manage.programs.programs import environment
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.forking import Forked, can_be_forked
+from tests.support.runs.waiting import PATIENCE_S
 
-PATIENCE_SECONDS = 240.0
 BULKDEPLOY = ("-m", "bulkdeploy.manage.main")
 
 
@@ -38,7 +38,7 @@ def run_to_its_end(settings: Settings, *arguments: str) -> subprocess.CompletedP
         env=variables,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_SECONDS,
+        timeout=PATIENCE_S,
         check=False,
     )
 
@@ -46,7 +46,7 @@ def run_to_its_end(settings: Settings, *arguments: str) -> subprocess.CompletedP
 def _forked_to_its_end(arguments: Sequence[str], variables: Mapping[str, str]) -> subprocess.CompletedProcess[str]:
     with tempfile.TemporaryDirectory() as folder:
         out, errors = Path(folder) / "out", Path(folder) / "errors"
-        status = Forked(arguments, variables, out, errors).wait(PATIENCE_SECONDS)
+        status = Forked(arguments, variables, out, errors).wait(PATIENCE_S)
         return subprocess.CompletedProcess(list(arguments), status, out.read_text(), errors.read_text())
 
 
@@ -70,7 +70,7 @@ def program(settings: Settings, log: Path, *arguments: str) -> Iterator[Process]
     finally:
         process.terminate()
         try:
-            process.wait(PATIENCE_SECONDS)
+            process.wait(PATIENCE_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
@@ -79,7 +79,7 @@ def program(settings: Settings, log: Path, *arguments: str) -> Iterator[Process]
 
 def wait_for(url: str, process: Process, log: Path, statuses: Sequence[int] = (200,)) -> None:
     """Wait until ``url`` answers with one of ``statuses``; a dead program fails with its log."""
-    deadline = time.monotonic() + PATIENCE_SECONDS
+    deadline = time.monotonic() + PATIENCE_S
     while time.monotonic() < deadline:
         if process.poll() is not None:
             raise AssertionError(f"The program ended:\n{log.read_text()}")

@@ -10,7 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.support.processes.programs import BULKDEPLOY, PATIENCE_SECONDS, wait_for
+from tests.support.processes.programs import BULKDEPLOY, wait_for
+from tests.support.runs.waiting import PATIENCE_S
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +39,7 @@ class WholeService:
     def ended(self, *arguments: str, check: bool = False) -> subprocess.CompletedProcess[str]:
         """How a command of the product ended, run beside the service."""
         command = [sys.executable, *_program(self.data_dir, self.config), *arguments]
-        return subprocess.run(command, check=check, capture_output=True, text=True, timeout=PATIENCE_SECONDS)
+        return subprocess.run(command, check=check, capture_output=True, text=True, timeout=PATIENCE_S)
 
 
 @contextmanager
@@ -55,7 +56,7 @@ def whole_service(
         process = subprocess.Popen([sys.executable, *command], stdout=output, stderr=output, env=kept)
     running = data_dir / "running.json"
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + PATIENCE_S
         while not running.exists():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise AssertionError(f"The service did not start:\n{log.read_text()}")
@@ -65,7 +66,7 @@ def whole_service(
         yield service
     finally:
         process.terminate()
-        process.wait(PATIENCE_SECONDS)
+        process.wait(PATIENCE_S)
 
 
 def _program(data_dir: Path, config: Path | None) -> list[str]:
