@@ -298,7 +298,9 @@ def test_a_network_is_allocated_until_it_has_a_vm(owned_world: World, offering: 
 
     made = make(world, offering, f"empty {vlan}")
     assert seen(str(made["id"])) == (made["state"], False) == ("Allocated", False)
-    world.deploy(f"first-of-{vlan}", "acme", "acme", networkids=made["id"])
+    template = world.id_of("templates", "Any hypervisor")
+    deployed = {"networkids": made["id"], "templateid": template, "hypervisor": "KVM"}
+    world.deploy(f"first-of-{vlan}", "acme", "acme", **deployed)
     assert seen(str(made["id"])) == ("Implemented", False)
     persistent = change(
         world,
