@@ -16,8 +16,8 @@ import structlog
 from uvicorn._types import ASGIReceiveCallable, ASGISendCallable, WebSocketScope
 
 from bulkdeploy.domain.errors import BulkDeployError, DatabaseUnreachable
+from bulkdeploy.drivers.abilities.consoles import ConsoleKind
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import ConsoleKind
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.guest_consoles import (
     Console,

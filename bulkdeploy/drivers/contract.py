@@ -11,7 +11,12 @@ pytest.register_assert_rewrite("bulkdeploy.drivers.contract_suites")
 
 from bulkdeploy.drivers.contract_suites.batches import BatchContract  # noqa: E402 - rewritten first
 from bulkdeploy.drivers.contract_suites.capacity import CapacityContract  # noqa: E402
-from bulkdeploy.drivers.contract_suites.consoles import SerialConsoleContract, VncConsoleContract  # noqa: E402
+from bulkdeploy.drivers.contract_suites.consoles import (  # noqa: E402
+    SerialConsoleContract,
+    VncConsoleContract,
+    open_screen,
+    open_serial,
+)
 from bulkdeploy.drivers.contract_suites.details import DetailsContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.devices import DeviceContract  # noqa: E402
 from bulkdeploy.drivers.contract_suites.fencing import FencingContract  # noqa: E402
@@ -75,5 +80,7 @@ __all__ = [
     "VolumeContract",
     "VolumeTemplateContract",
     "guests_of",
+    "open_screen",
+    "open_serial",
     "volume_uuids",
 ]

@@ -3,53 +3,28 @@
 Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
 first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
 call with a lower fence than it has seen for that VM (a paused process that woke up too late).
-docs/tutorials/drivers.md walks through an example.
+Calls of optional abilities are in ``abilities``. docs/tutorials/drivers.md walks through an example.
 """
 
-import socket
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from decimal import Decimal
-from pathlib import Path
 from types import MappingProxyType
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self
 from uuid import UUID
 
 from bulkdeploy.domain.virtual_machines.device_parameters import Device
-from bulkdeploy.domain.virtual_machines.usage import HostUsage
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.abilities.host_files import FileState, HostFile
-from bulkdeploy.drivers.abilities.storage_units import StorageUnit
-from bulkdeploy.drivers.errors import ANY_HOST, DriverError
-from bulkdeploy.drivers.guests import (
-    ConsoleKind,
-    CustomAction,
-    Guest,
-    GuestCheck,
-    GuestDetails,
-    GuestSpec,
-    PowerState,
-    SnapshotSpec,
-    VolumeSpec,
-)
+from bulkdeploy.drivers.abilities.ability import Ability, abilities_of
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.exchanges.parallel_calls import call_each
+from bulkdeploy.drivers.guests import Guest, GuestCheck, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.options import DriverOptions
 from bulkdeploy.drivers.records import Records
 from bulkdeploy.processes.tcp_ports import reachable_ports
 
-H = TypeVar("H")
-T = TypeVar("T")
-
 NOBODY = UUID(int=0)
 """The uuid of no guest."""
-
-HOSTS_AT_ONCE = 16
-"""Hosts that ``admit_hosts`` and ``look_at_hosts`` reach at the same time."""
-
-
-CONSOLES = MappingProxyType({ConsoleKind.VNC: Ability.VNC_CONSOLE, ConsoleKind.SERIAL: Ability.SERIAL_CONSOLE})
-"""What a driver declares that opens consoles of a kind."""
 
 
 class HypervisorDriver(ABC):
@@ -57,18 +32,27 @@ class HypervisorDriver(ABC):
 
     Attributes:
         options_model: what ``from_options`` is given, declared.
-        abilities: what the hypervisor can do beyond running, stopping and removing guests.
+        abilities: the classes in ``bulkdeploy.drivers.abilities`` that the driver inherits; derived, not declared.
         device_parameters: the parameters of disks and nics that it knows; others are refused before a job is made.
         is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
         guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset()
+    abilities: ClassVar[frozenset[type[Ability]]] = frozenset()
     device_parameters: ClassVar[Mapping[Device, frozenset[str]]] = MappingProxyType({})
     is_watched: bool = False
     guests_may_end: ClassVar[bool] = True
     _records: Records
+
+    def __init_subclass__(cls) -> None:
+        if "abilities" in vars(cls):
+            raise TypeError(
+                f"{cls.__name__} sets abilities. A driver inherits its abilities instead, as classes of the modules"
+                " in bulkdeploy.drivers.abilities; docs/reference/drivers.md lists these classes"
+            )
+        super().__init_subclass__()
+        cls.abilities = abilities_of(cls)
 
     @classmethod
     @abstractmethod
@@ -96,26 +80,19 @@ class HypervisorDriver(ABC):
         """
         return call_each(hosts, lambda host: self.admit_host(host, timeout_s=timeout_s))
 
-    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        """Return the guests of one host. Drivers that override ``look_at_hosts`` need not implement this method.
-
-        Raises:
-            DriverError: it does not answer; guests may run on it all the same.
-        """
-        del timeout_s
-        raise DriverError("look", host.name, "its driver does not watch hosts", transient=False)
-
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """Return the guests of each host, or an error, in order; HOSTS_AT_ONCE hosts are queried at a time.
+        """Return the guests of each host, or an error, in order. The default implementation lists all guests.
 
         An error means that the host does not answer. HostDrained means that it answers and accepts no new guests.
 
         Raises:
             DriverError: no host could be asked, for a reason that is not the hosts'.
         """
-        return call_each(hosts, lambda host: self.guests_of_host(host, timeout_s=timeout_s))
+        del timeout_s
+        guests = list(self.list_guests())
+        return [[guest for guest in guests if guest.host_uuid == host.uuid] for host in hosts]
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
         """Return the MiB of memory that the service's guests may use on hosts where this value changes.
@@ -129,36 +106,17 @@ class HypervisorDriver(ABC):
         del hosts, timeout_s
         return {}
 
-    def usage_of_host(self, host: HostAddress, *, timeout_s: float) -> HostUsage:
-        """Return the usage of one host. Drivers that override ``usage_of_hosts`` need not implement this method.
-
-        Raises:
-            DriverError: the host does not answer.
-        """
-        del timeout_s
-        raise DriverError("usage", host.name, "its driver measures no usage", transient=False)
-
-    def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
-        """Return the usage of each of these hosts in their order, or the error of a host that does not answer.
-
-        Raises:
-            DriverError: no host could be asked, for a reason that is not the hosts'.
-        """
-        return call_each(hosts, lambda host: self.usage_of_host(host, timeout_s=timeout_s))
-
     def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
         """Return by guest whether the guest answers its health check. Guests that must be asked again are omitted.
 
         A guest whose host does not answer, or that does not run there, does not answer either. Guests that the
         hypervisor cannot check are omitted. The default implementation connects to TCP ports from this machine, and
-        omits checks by guest agents (Ability.GUEST_AGENTS).
+        omits checks by guest agents.
 
         Raises:
             DriverError: no guest could be checked, for a reason that is not the guests'.
         """
-        ports = [check for check in checks if check.check.port is not None]
-        reached = reachable_ports([(check.address, check.check.port) for check in ports], timeout_s=timeout_s)
-        return {check.guest_uuid: answer for check, answer in zip(ports, reached, strict=True)}
+        return answers_of_ports(checks, timeout_s=timeout_s)
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Return the guests of these hosts that reportedly ended since the last call, without waiting.
@@ -213,6 +171,7 @@ class HypervisorDriver(ABC):
         """
         return [guest for guest in self.list_guests() if guest.uuid == guest_uuid]
 
+    @abstractmethod
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
         """Remove a guest that belongs to another host from this host by cutting its power.
 
@@ -221,8 +180,6 @@ class HypervisorDriver(ABC):
         Raises:
             DriverError: it may still run here.
         """
-        del guest_uuid, fence, timeout_s
-        raise DriverError("stop", host.name, "its driver cannot end copies of guests", transient=False)
 
     @abstractmethod
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
@@ -257,168 +214,6 @@ class HypervisorDriver(ABC):
         Raises:
             DriverError: it may be left; a guest that was not stopped since may still use it.
         """
-
-    def ensure_migrated(
-        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
-    ) -> None:
-        """Move a running guest from ``source`` to ``destination`` without interruption.
-
-        Nothing is done if the guest runs there already. A call with the hosts exchanged undoes a migration that may
-        have got to any point. Requires Ability.LIVE_MIGRATION.
-
-        Raises:
-            DriverError: the migration failed. The guest still runs on one of the hosts, or on neither; then nothing
-                is moved, and the error is not transient.
-        """
-        del source, guest, fence, timeout_s
-        raise _unable("migrate", destination.name, Ability.LIVE_MIGRATION)
-
-    def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Change the CPU and memory of a guest that runs on ``host`` to those of ``guest``, while it runs.
-
-        Nothing is done if it has them already. Requires Ability.LIVE_SCALING.
-
-        Raises:
-            DriverError: it has these or its old sizes; or it does not run there (transient False).
-        """
-        del guest, fence, timeout_s
-        raise _unable("scale", host.name, Ability.LIVE_SCALING)
-
-    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Change the volumes and NICs of a guest that runs on ``host`` to exactly those of ``guest``.
-
-        Missing volumes are created, attached volumes that are too small are enlarged, and detached volumes are kept
-        in their pools. Nothing is done if the guest has these devices already. A call with the previous devices
-        undoes a change that may have got to any point. The drive is not changed. Requires Ability.HOT_PLUG_VOLUMES
-        or Ability.HOT_PLUG_NICS.
-
-        Raises:
-            DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
-                does not run there (transient False).
-        """
-        del guest, fence, timeout_s
-        raise _unable("devices", host.name, Ability.HOT_PLUG_VOLUMES)
-
-    def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Insert the ISO of ``guest`` into the drive of a guest that runs on ``host``, or eject the ISO.
-
-        A call with the previous content undoes a change that may have got to any point. A guest without a drive
-        counts as a guest with an empty drive. Requires Ability.ISOS.
-
-        Raises:
-            DriverError: the drive has this or what it had before; or there is no drive, or the guest does not run
-                there (transient False).
-        """
-        del guest, fence, timeout_s
-        raise _unable("devices", host.name, Ability.ISOS)
-
-    def ensure_filters(
-        self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
-    ) -> Collection[UUID]:
-        """Apply the security group rules (``Records.security_rules``) to guests that run on ``host``.
-
-        Starts and migrations apply the rules themselves; this method is for rules that change while guests run.
-        Existing connections that are not allowed any more are cut. Guests that do not run there are omitted from
-        the result. Requires Ability.SECURITY_GROUPS.
-
-        Returns:
-            The guests that have their rules now; others of them were started without, or do not run there.
-
-        Raises:
-            DriverError: some may have their rules of before; it was tried for all.
-        """
-        del guest_uuids, timeout_s
-        raise _unable("filter", host.name, Ability.SECURITY_GROUPS)
-
-    def ensure_resized(
-        self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
-    ) -> None:
-        """Resize a volume of a guest to the size of ``volume``.
-
-        The call may be repeated; a missing volume is skipped.
-
-        If the volume grows, its guest, which runs on ``host``, sees the new size immediately. If it shrinks, the
-        guest does not run (``host`` is None), and the data beyond the new size is lost. Requires
-        Ability.RESIZE_VOLUMES or Ability.SHRINK_VOLUMES.
-
-        Raises:
-            DriverError: it has this size or the one before, which ``size_of`` tells; or the guest does not run
-                where it must, or runs where it must not (transient False).
-        """
-        del guest_uuid, volume, fence, timeout_s
-        raise _unable("resize", ANY_HOST if host is None else host.name, Ability.RESIZE_VOLUMES)
-
-    def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """Return the real size in bytes of a volume of a guest, or None if the volume does not exist.
-
-        Afterwards, no ``ensure_resized`` with a lower fence can change the size. Requires Ability.RESIZE_VOLUMES.
-
-        Raises:
-            DriverError: it cannot be seen now.
-        """
-        del guest_uuid, volume, fence, timeout_s
-        raise _unable("look", ANY_HOST, Ability.RESIZE_VOLUMES)
-
-    def ensure_snapshot(
-        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
-    ) -> None:
-        """Take a snapshot of a guest that runs on ``host``, or of a stopped guest if ``host`` is None.
-
-        Nothing is done if the snapshot exists. While a guest has snapshots, its volumes, NICs and sizes are not
-        changed; it starts, stops and migrates like any other guest. Requires Ability.SNAPSHOTS for a stopped guest,
-        Ability.MEMORY_SNAPSHOTS or Ability.LIVE_SNAPSHOTS for a running guest with or without its memory, and
-        Ability.VOLUME_SNAPSHOTS for one volume.
-
-        Raises:
-            DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
-                run where it must, or runs where it must not (transient False).
-        """
-        del guest, snapshot, fence, timeout_s
-        raise _unable("snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
-
-    def ensure_reverted(
-        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
-    ) -> None:
-        """Revert a guest, or one volume of it, to a snapshot. Later changes are lost; snapshots are kept.
-
-        If the snapshot has memory, the guest runs on ``host`` and continues from that moment. Otherwise ``host`` is
-        None, and the guest does not run. Requires Ability.SNAPSHOTS, or Ability.VOLUME_SNAPSHOTS for one volume.
-
-        Raises:
-            DriverError: its volumes are what they were in the snapshot, before the call, or some of both, and one
-                that ran may run no more; or there is no such snapshot (transient False).
-        """
-        del guest, snapshot, fence, timeout_s
-        raise _unable("revert", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
-
-    def ensure_snapshot_absent(
-        self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
-    ) -> None:
-        """Delete a snapshot of a guest that runs on ``host``, or of a stopped guest if ``host`` is None.
-
-        A missing snapshot is no error. The guest and its other snapshots are not changed. Requires
-        Ability.SNAPSHOTS, or Ability.VOLUME_SNAPSHOTS for one volume.
-
-        Raises:
-            DriverError: parts of it may be left.
-        """
-        del guest, snapshot, fence, timeout_s
-        raise _unable("delete_snapshot", ANY_HOST if host is None else host.name, Ability.SNAPSHOTS)
-
-    def ensure_template_made(
-        self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID, *, fence: int, timeout_s: float
-    ) -> None:
-        """Copy a volume of a stopped guest into a template in the same pool, unless the template exists.
-
-        Afterwards ``ensure_template`` and ``ensure_running`` accept the template like any other. The volume is not
-        changed. Requires Ability.VOLUME_TEMPLATES.
-
-        Raises:
-            DriverError: parts of the template may be left, which the next call replaces; or the guest runs, or it
-                has no such volume (transient False).
-        """
-        del guest, volume, template_uuid, fence, timeout_s
-        raise _unable("template", ANY_HOST, Ability.VOLUME_TEMPLATES)
 
     def ensure_overcommit(
         self, host_uuids: Sequence[UUID], cpu_overcommit: Decimal, memory_overcommit: Decimal, *, timeout_s: float
@@ -462,17 +257,6 @@ class HypervisorDriver(ABC):
         del host, other, volumes, timeout_s
         return None
 
-    def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
-        """Stop everything on a host, even if it does not answer, and prevent starts until it is admitted again.
-
-        The volumes of its guests in shared pools are kept. Requires Ability.HOST_FENCING.
-
-        Raises:
-            DriverError: guests may still run there.
-        """
-        del timeout_s
-        raise _unable("fence", host.name, Ability.HOST_FENCING)
-
     def declare_off(self, host: HostAddress, *, timeout_s: float) -> None:
         """Tell the hypervisor that a host was switched off, if its guests can start elsewhere only afterwards.
 
@@ -506,111 +290,16 @@ class HypervisorDriver(ABC):
             raise found
         return found
 
-    def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
+    def pool_size_bytes(self, url: str, *, timeout_s: float) -> int | None:
         """Return the size of the primary storage behind a url such as ``nfs://server/path``, in bytes.
 
+        Returns None if the driver cannot measure pools that no host uses yet.
+
         Raises:
-            DriverError: it cannot be seen.
+            DriverError: the size could not be measured.
         """
         del url, timeout_s
-        raise DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
-
-    @property
-    def program(self) -> Path | None:
-        """Return the program that runs custom actions, or None for a driver without them."""
         return None
-
-    def run_custom_action(
-        self, host: HostAddress | None, guest_uuid: UUID, action: CustomAction, *, fence: int, timeout_s: float
-    ) -> str:
-        """Run a custom action on a guest once, and return the output of the action.
-
-        Requires Ability.CUSTOM_ACTIONS.
-
-        ``host`` is the host that has the guest, or None if the guest does not run.
-
-        Raises:
-            DriverError: it failed, or took too long (``unanswered``).
-        """
-        del guest_uuid, action, fence, timeout_s
-        raise _unable("custom_action", ANY_HOST if host is None else host.name, Ability.CUSTOM_ACTIONS)
-
-    def open_console(
-        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
-    ) -> socket.socket:
-        """Connect to the console of a guest that runs on ``host``. The caller closes the socket.
-
-        SERIAL: the socket transfers the guest's output and input. VNC: the socket speaks the protocol of RFC 6143
-        after the security handshake, which the driver has done, so the client's ClientInit is next. Requires
-        Ability.VNC_CONSOLE or Ability.SERIAL_CONSOLE.
-
-        Raises:
-            DriverError: the guest does not run there, has no such console, or it cannot be reached.
-        """
-        del guest_uuid, timeout_s
-        raise _unable("console", host.name, CONSOLES[kind])
-
-    def look_at_storage(
-        self, hosts: Sequence[HostAddress], *, timeout_s: float
-    ) -> list[Sequence[StorageUnit] | DriverError]:
-        """Return the storage units of each host, or an error, in order.
-
-        HOSTS_AT_ONCE hosts are queried at a time.
-        """
-        return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
-
-    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
-        """Return the storage units of a host without changing anything. Ability.STORAGE_UNITS.
-
-        Raises:
-            DriverError: it does not answer.
-        """
-        del timeout_s
-        raise _unable("look", host.name, Ability.STORAGE_UNITS)
-
-    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
-        """Allow or forbid new data on a storage unit that is no pool. Existing data is kept.
-
-        Raises:
-            DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
-        """
-        del allocatable, timeout_s
-        reason = f"its hypervisor cannot stop allocation on units of type {unit.unit_type}"
-        raise DriverError("storage", host.name, reason, transient=False)
-
-    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
-        """Repair a storage unit without its lost parts. A unit without damage is not changed.
-
-        The caller has ensured that all data of VMs has copies elsewhere. The driver ensures this for guests that
-        only the hypervisor knows. Requires Ability.STORAGE_REPAIR.
-
-        Raises:
-            DriverError: it is as it was, such as where data of other guests is nowhere else.
-        """
-        del unit, timeout_s
-        raise _unable("storage", host.name, Ability.STORAGE_REPAIR)
-
-    def states_of_files(
-        self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
-    ) -> Mapping[str, FileState]:
-        """Return the checksum and mode of these files on a host, by path. Missing files are omitted.
-
-        Requires Ability.HOST_FILES.
-
-        Raises:
-            DriverError: the host does not answer, or one cannot be read.
-        """
-        del paths, timeout_s
-        raise _unable("files", host.name, Ability.HOST_FILES)
-
-    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
-        """Write a file to a host, replacing any file with the same path. Requires Ability.HOST_FILES.
-
-        Raises:
-            DriverError: it may have the file, the one before, or none.
-        """
-        del file, timeout_s
-        raise _unable("files", host.name, Ability.HOST_FILES)
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:
@@ -641,37 +330,12 @@ class HypervisorDriver(ABC):
         except DriverError as error:
             unseen.update((pool.uuid, str(error)) for pool in self._records.directory.pools())
 
-    def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """Return the details with which these guests, as ``list_guests`` reported them, were started.
-
-        Guests that are gone or incompletely known are omitted. The details are read only from the hypervisor,
-        because the database may have less. Requires Ability.GUEST_DETAILS.
-
-        Raises:
-            DriverError: a host does not answer.
-        """
-        del guests
-        raise _unable("look", ANY_HOST, Ability.GUEST_DETAILS)
-
     def close(self) -> None:  # noqa: B027 - a driver that holds nothing has nothing to give back
         """Close all connections. The driver is not used afterwards."""
 
 
-def call_each(hosts: Sequence[H], call: Callable[[H], T]) -> list[T | DriverError]:
-    """Return the result of a call for each of these hosts, HOSTS_AT_ONCE at a time, in their order.
-
-    A failure does not stop the others.
-    """
-
-    def result(host: H) -> T | DriverError:
-        try:
-            return call(host)
-        except DriverError as error:
-            return error
-
-    with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
-        return list(threads.map(result, hosts))
-
-
-def _unable(step: str, host: str, ability: Ability) -> DriverError:
-    return DriverError(step, host, f"its driver has no {ability}", transient=False)
+def answers_of_ports(checks: Sequence[GuestCheck], *, timeout_s: float) -> dict[UUID, bool]:
+    """Return for each guest whose health check is a TCP port whether this machine can connect to the port."""
+    ports = [check for check in checks if check.check.port is not None]
+    reached = reachable_ports([(check.address, check.check.port) for check in ports], timeout_s=timeout_s)
+    return {check.guest_uuid: answer for check, answer in zip(ports, reached, strict=True)}

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
 from uuid import UUID
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
@@ -16,13 +15,6 @@ class PowerState(StrEnum):
 
     RUNNING = "Running"
     STOPPED = "Stopped"
-
-
-class ConsoleKind(StrEnum):
-    """The kind of a guest's console."""
-
-    VNC = "vnc"
-    SERIAL = "serial"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,22 +92,6 @@ class GuestSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class SnapshotSpec:
-    """The specification of a snapshot of all volumes of a guest and, with ``with_memory``, of its memory.
-
-    ``volume_uuid`` restricts the snapshot to one volume, without memory. None means all volumes.
-    """
-
-    uuid: UUID
-    with_memory: bool
-    volume_uuid: UUID | None = None
-
-    def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
-        """Return those volumes of the guest that the snapshot contains."""
-        return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
-
-
-@dataclass(frozen=True, slots=True)
 class Guest:
     """A guest as the hypervisor reports it. ``nic_uuids`` is None if the hypervisor does not store NICs' uuids.
 
@@ -134,40 +110,6 @@ class Guest:
     nic_uuids: frozenset[UUID] | None = None
     iso_uuid: UUID | None = None
     has_crashed: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class GuestNic:
-    """A NIC as a hypervisor reports it. ``network_uuid`` and ``ip_address`` are None if unknown or not set."""
-
-    uuid: UUID
-    mac_address: str
-    network_uuid: UUID | None
-    ip_address: str | None
-
-
-@dataclass(frozen=True, slots=True)
-class GuestDetails:
-    """The details with which a guest was started, in addition to those of ``Guest``.
-
-    Volumes and NICs are in order, the root volume first. ``template_uuid`` is the template of its root volume, or
-    None if the hypervisor does not know it.
-    """
-
-    uuid: UUID
-    name: str
-    template_uuid: UUID | None
-    volume_uuids: tuple[UUID, ...]
-    nics: tuple[GuestNic, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class CustomAction:
-    """A run of a custom action: its name, the values of its parameters as JSON, and its details."""
-
-    name: str
-    parameters: Mapping[str, Any] = field(repr=False, hash=False)
-    details: Mapping[str, str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True, slots=True)

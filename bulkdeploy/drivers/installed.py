@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from importlib.metadata import entry_points
+from inspect import isabstract
 from typing import Any, Generic, TypeVar
 
 from bulkdeploy.drivers.options import DriverSettingError
@@ -59,12 +60,15 @@ class InstalledDrivers(Generic[D]):
         """
         try:
             found = self._load(name)
-        except (ImportError, AttributeError) as error:
-            raise UnusableDriver(setting, name, f"{type(error).__name__}: {error}") from error
+        except (ImportError, AttributeError, TypeError) as error:
+            raise UnusableDriver(setting, name, f"{type(error).__name__}: {error}{_remedy(error)}") from error
         if found is None:
             raise UnknownDriver(setting, name, self.names())
         if not (isinstance(found, type) and issubclass(found, self.driver)):
             raise UnusableDriver(setting, name, f"{found!r} is no subclass of {self.driver.__name__}")
+        if isabstract(found):
+            missing = ", ".join(sorted(getattr(found, "__abstractmethods__", ())))
+            raise UnusableDriver(setting, name, f"{found.__name__} does not implement {missing}")
         return found
 
     def _load(self, name: str) -> Any:
@@ -72,3 +76,9 @@ class InstalledDrivers(Generic[D]):
             return self.load_from_tree(name)
         points = entry_points(group=self.entry_point_group)
         return points[name].load() if name in points.names else None
+
+
+def _remedy(error: Exception) -> str:
+    """Return a hint if a driver imports names that this release does not have, else an empty text."""
+    is_of_product = isinstance(error, ImportError) and (error.name or "").startswith(__package__)
+    return ". CHANGELOG.md lists what drivers must change for this release" if is_of_product else ""

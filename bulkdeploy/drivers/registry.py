@@ -62,7 +62,7 @@ class ConfiguredDriver:
     """A driver with its options, not made yet."""
 
     name: str
-    abilities: frozenset[Ability]
+    abilities: frozenset[type[Ability]]
     make: Callable[[], HypervisorDriver]
     device_parameters: Mapping[Device, frozenset[str]] = field(default_factory=dict)
 

@@ -4,9 +4,9 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from itertools import islice
 from uuid import UUID
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.details import DescribedGuests, GuestDetails
 from bulkdeploy.drivers.driver import HypervisorDriver
-from bulkdeploy.drivers.guests import Guest, GuestDetails
+from bulkdeploy.drivers.guests import Guest
 
 GUESTS_AT_ONCE = 10_000
 GuestWithoutRow = tuple[Guest, GuestDetails | None]
@@ -26,8 +26,8 @@ def guests_without_rows(
         unowned = unknown([guest.uuid for guest in part])
         listed = [guest for guest in part if guest.uuid in unowned]
         described: dict[UUID, GuestDetails] = {}
-        if listed and Ability.GUEST_DETAILS in driver.abilities:
-            described = {one.uuid: one for one in driver.details_of_guests(listed)}
+        if listed and DescribedGuests in driver.abilities:
+            described = {one.uuid: one for one in DescribedGuests.of(driver).details_of_guests(listed)}
         for guest in listed:
             yield guest, described.get(guest.uuid)
 

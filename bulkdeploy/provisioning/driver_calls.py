@@ -10,11 +10,19 @@ from uuid import UUID
 
 import structlog
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.custom_actions import CustomAction, CustomActions
+from bulkdeploy.drivers.abilities.devices import DeviceChanges
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
+from bulkdeploy.drivers.abilities.isos import IsoDrives
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import VolumeResizing
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
+from bulkdeploy.drivers.abilities.volume_templates import VolumeTemplates
 from bulkdeploy.drivers.batches import BatchDriver, GuestCall, RemoveCall, StartCall, StopCall, make_call
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import DriverError, StaleFence
-from bulkdeploy.drivers.guests import CustomAction, Guest, GuestSpec, PowerState, SnapshotSpec, VolumeSpec
+from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.options import DriverSettingError
 from bulkdeploy.drivers.registry import FindsDrivers
@@ -207,7 +215,7 @@ class DriverCalls:
         return self._call(
             work,
             "migrate",
-            lambda driver: driver.ensure_migrated(
+            lambda driver: LiveMigration.of(driver, "migrate", destination).ensure_migrated(
                 source, destination, work.guest, fence=work.fence, timeout_s=self._timeout_s
             ),
         )
@@ -221,7 +229,9 @@ class DriverCalls:
         return self._change(
             work,
             "scale",
-            lambda driver, host: driver.ensure_scaled(host, guest, fence=work.fence, timeout_s=self._timeout_s),
+            lambda driver, host: LiveScaling.of(driver, "scale", host).ensure_scaled(
+                host, guest, fence=work.fence, timeout_s=self._timeout_s
+            ),
         )
 
     def devices(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
@@ -233,7 +243,9 @@ class DriverCalls:
         return self._change(
             work,
             "devices",
-            lambda driver, host: driver.ensure_devices(host, guest, fence=work.fence, timeout_s=self._timeout_s),
+            lambda driver, host: DeviceChanges.of(driver, "devices", host).ensure_devices(
+                host, guest, fence=work.fence, timeout_s=self._timeout_s
+            ),
         )
 
     def drive(self, work: Assignment, guest: GuestSpec) -> DriverError | None:
@@ -246,16 +258,18 @@ class DriverCalls:
         """
 
         def change(driver: HypervisorDriver, host: HostAddress) -> None:
-            if guest.iso_uuid is None and Ability.ISOS not in driver.abilities:
+            if guest.iso_uuid is None and IsoDrives not in driver.abilities:
                 return
             self._ensure_iso(driver, host, guest)
-            driver.ensure_drive(host, guest, fence=work.fence, timeout_s=self._timeout_s)
+            IsoDrives.of(driver, "devices", host).ensure_drive(
+                host, guest, fence=work.fence, timeout_s=self._timeout_s
+            )
 
         return self._change(work, "devices", change)
 
     def _ensure_iso(self, driver: HypervisorDriver, host: HostAddress, guest: GuestSpec) -> None:
         """Copy the ISO of the guest's drive into the pool of its root volume, if the hypervisor has drives."""
-        if guest.iso_uuid is not None and Ability.ISOS in driver.abilities:
+        if guest.iso_uuid is not None and IsoDrives in driver.abilities:
             driver.ensure_template(host, guest.volumes[0].pool_uuid, guest.iso_uuid, timeout_s=self._timeout_s)
 
     def run_custom_action(
@@ -269,7 +283,8 @@ class DriverCalls:
         host = None if work.host_is_off else work.host
 
         def run(driver: HypervisorDriver) -> str:
-            return driver.run_custom_action(host, work.guest.uuid, action, fence=work.fence, timeout_s=timeout_s)
+            able = CustomActions.of(driver, "custom_action", host)
+            return able.run_custom_action(host, work.guest.uuid, action, fence=work.fence, timeout_s=timeout_s)
 
         return self._call(work, "custom_action", run, secrets)
 
@@ -290,7 +305,8 @@ class DriverCalls:
     def _resized(
         self, work: Assignment, volume: VolumeSpec, driver: HypervisorDriver, host: HostAddress | None
     ) -> None:
-        driver.ensure_resized(host, work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s)
+        able = VolumeResizing.of(driver, "resize", host)
+        able.ensure_resized(host, work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s)
 
     def size_of(self, work: Assignment, volume: VolumeSpec) -> int | DriverError | None:
         """Return a volume's size in bytes.
@@ -303,7 +319,9 @@ class DriverCalls:
         return self._call(
             work,
             "look",
-            lambda driver: driver.size_of(work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s),
+            lambda driver: VolumeResizing.of(driver).size_of(
+                work.guest.uuid, volume, fence=work.fence, timeout_s=self._timeout_s
+            ),
         )
 
     def make_template(self, work: Assignment, volume: VolumeSpec, template_uuid: UUID) -> DriverError | None:
@@ -314,7 +332,7 @@ class DriverCalls:
         """
 
         def make(driver: HypervisorDriver) -> None:
-            driver.ensure_template_made(
+            VolumeTemplates.of(driver, "template", None).ensure_template_made(
                 work.guest, volume, template_uuid, fence=work.fence, timeout_s=self._timeout_s
             )
 
@@ -349,10 +367,12 @@ class DriverCalls:
         work: Assignment,
         snapshot: SnapshotSpec,
         step: str,
-        method_of: Callable[[HypervisorDriver], Callable[..., None]],
+        method_of: Callable[[Snapshots], Callable[..., None]],
     ) -> DriverError | None:
         def change(driver: HypervisorDriver) -> None:
-            method_of(driver)(work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s)
+            method_of(Snapshots.of(driver, step, work.host))(
+                work.host, work.guest, snapshot, fence=work.fence, timeout_s=self._timeout_s
+            )
 
         return self._call(work, step, change)
 
@@ -378,7 +398,11 @@ class DriverCalls:
     def fence_host(self, host: HostAddress, names: Mapping[str, str]) -> DriverError | None:
         """Stop all guests of a host and prevent new guests from starting there; return the error if that failed."""
         driver = self._drivers.driver_for(host.hypervisor)
-        return self._fence(host, names, partial(driver.ensure_fenced, host, timeout_s=self._timeout_s))
+
+        def fence() -> None:
+            HostFencing.of(driver, "fence", host).ensure_fenced(host, timeout_s=self._timeout_s)
+
+        return self._fence(host, names, fence)
 
     def declare_off(self, host: HostAddress, names: Mapping[str, str]) -> DriverError | None:
         """Tell the hypervisor that a host was switched off; return the error if that failed."""

@@ -177,7 +177,7 @@ class JobKind:
     not_done: str
     states: frozenset[StrEnum]
     move: Move | None
-    ability: Ability | None
+    ability: type[Ability] | None
     spoils_snapshots: bool
     if_abandoned: FinalState
     if_never_begun: FinalState

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from typing_extensions import override
 
-from bulkdeploy.drivers.guests import SnapshotSpec
+from bulkdeploy.drivers.abilities.snapshots import SnapshotSpec
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import VmSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, Failed, Outcome

@@ -51,7 +51,7 @@ def require_driver_of_cloud(
         )
 
 
-def has_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> bool:
+def has_ability(drivers: Drivers, hypervisor: str, ability: type[Ability]) -> bool:
     """Return whether there is a driver for the hypervisor that declares an ability."""
     try:
         return ability in drivers.configured_for(hypervisor).abilities
@@ -59,7 +59,9 @@ def has_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> bool:
         return False
 
 
-def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, parameter: str, value: object) -> None:
+def require_ability(
+    drivers: Drivers, hypervisor: str, ability: type[Ability], parameter: str, value: object
+) -> None:
     """Raise InvalidParameter unless the driver of the hypervisor provides an ability.
 
     ``parameter`` and ``value`` are the parameter of the request that needs the ability; the error names them.
@@ -72,7 +74,7 @@ def require_ability(drivers: Drivers, hypervisor: str, ability: Ability, paramet
         raise InvalidParameter(parameter, value, rule)
 
 
-def find_missing_ability(drivers: Drivers, hypervisor: str, ability: Ability) -> str | None:
+def find_missing_ability(drivers: Drivers, hypervisor: str, ability: type[Ability]) -> str | None:
     """Return the reason why a hypervisor's driver lacks an ability, or None if the driver provides the ability."""
     try:
         driver = drivers.configured_for(hypervisor)
@@ -80,7 +82,8 @@ def find_missing_ability(drivers: Drivers, hypervisor: str, ability: Ability) ->
         return str(error)
     if ability in driver.abilities:
         return None
-    return f"hypervisor {hypervisor} does not support {ability} (driver {driver.name!r} does not provide it)"
+    name = ability.ability_name
+    return f"hypervisor {hypervisor} does not support {name} (driver {driver.name!r} does not provide it)"
 
 
 def require_device_parameters(

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from notebook import NotebookError, open_notebook
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
 from bulkdeploy.drivers.driver import HypervisorDriver
-from bulkdeploy.drivers.errors import DriverError, lost_volume
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, lost_volume
 from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.drivers.options import DriverOptions
@@ -18,9 +18,8 @@ class NotebookOptions(DriverOptions):
     path: Path
 
 
-class NotebookDriver(HypervisorDriver):
+class NotebookDriver(DataVolumes, HypervisorDriver):
     options_model = NotebookOptions
-    abilities = frozenset({Ability.DATA_VOLUMES})
 
     @classmethod
     def from_options(cls, options):
@@ -31,7 +30,7 @@ class NotebookDriver(HypervisorDriver):
     def admit_host(self, host, *, timeout_s):
         scheme, _, name = host.access.url.partition("://")
         if scheme != "notebook":
-            raise DriverError("connect", "any host", f"no notebook is at {scheme}://", transient=False)
+            raise DriverError("connect", ANY_HOST, f"no notebook is at {scheme}://", transient=False)
         return HostModel(name, "127.0.0.1", 1, cpu_cores=8, cpu_mhz=2000, memory_mib=65536, local_disk_bytes=0)
 
     def ensure_running(self, host, guest, *, fence, timeout_s):
@@ -41,12 +40,16 @@ class NotebookDriver(HypervisorDriver):
                     if one.was_made and str(one.uuid) not in {row[0] for row in page.volumes(str(guest.uuid))}:
                         raise lost_volume("volume", host.name, one)
                     page.make_volume(str(one.uuid), str(one.pool_uuid), one.size_bytes, str(guest.uuid))
-                sizes = (guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
-                page.run_guest(str(guest.uuid), str(host.uuid), *sizes)
+                page.run_guest(str(guest.uuid), str(host.uuid), guest.cpu_number, guest.cpu_mhz, guest.memory_mib)
 
     def ensure_stopped(self, host, guest_uuid, *, forced, fence, timeout_s):
         with self._open("stop", host, timeout_s) as page:
             if self._is_there(page, host, guest_uuid):
+                page.end_guest(str(guest_uuid))
+
+    def ensure_copy_gone(self, host, guest_uuid, *, fence, timeout_s):
+        with self._open("stop", host, timeout_s) as page:
+            if str(host.uuid) in {row[1] for row in page.guests(str(guest_uuid))}:
                 page.end_guest(str(guest_uuid))
 
     def power_of(self, host, guest_uuid, *, fence, timeout_s):
@@ -89,6 +92,4 @@ class NotebookDriver(HypervisorDriver):
             with open_notebook(self.path, timeout_s) as page:
                 yield page
         except NotebookError as error:
-            raise DriverError(
-                step, "any host" if host is None else host.name, str(error), transient=True
-            ) from error
+            raise DriverError(step, host.name if host else ANY_HOST, str(error), transient=True) from error

@@ -13,9 +13,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect
 
 from bulkdeploy.api.guest_console import BUSY, MOST_CONSOLES_OF_A_USER
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.consoles import SerialConsoles, VncConsoles
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import ConsoleKind
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System
@@ -31,19 +30,15 @@ from tests.support.zones.world import USER, World, open_world
 REFUSED = 1008
 
 
-class Mirror(SimulatorDriver):
+class Mirror(VncConsoles, SerialConsoles, SimulatorDriver):
     """Hypervisors whose guests show what is typed."""
-
-    abilities = frozenset({Ability.VNC_CONSOLE, Ability.SERIAL_CONSOLE})
 
     def __init__(self) -> None:
         self.silent = False
 
-    def open_console(
-        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
-    ) -> socket.socket:
-        """See HypervisorDriver."""
-        del kind, timeout_s
+    def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
+        """See VncConsoles."""
+        del timeout_s
         if self.silent:
             raise DriverError("console", host.name, f"nothing shows {guest_uuid}", transient=False)
         mine, given = socket.socketpair()
@@ -55,6 +50,8 @@ class Mirror(SimulatorDriver):
 
         threading.Thread(target=reflect, daemon=True).start()
         return given
+
+    open_serial_console = open_vnc_console
 
 
 @pytest.fixture(scope="module")

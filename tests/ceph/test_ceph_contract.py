@@ -13,11 +13,11 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import MemorySnapshots, SnapshotSpec
+from bulkdeploy.drivers.abilities.starts import UefiFirmware
 from bulkdeploy.drivers.contract import Caller, Contents, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import DriverError, StaleFence
-from bulkdeploy.drivers.guests import SnapshotSpec
 from bulkdeploy.drivers.records import Pool
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from tests.kvm.fixed_records import POOL as POOL_UUID
@@ -85,7 +85,7 @@ class TestCephContract(with_files.LibvirtContract):
             driver_on(kvm_hosts, engine, tmp_path, FixedRules(), pool=pool) as driver,
             pytest.MonkeyPatch.context() as patched,
         ):
-            patched.setattr(driver, "abilities", driver.abilities - {Ability.UEFI, Ability.MEMORY_SNAPSHOTS})
+            patched.setattr(driver, "abilities", driver.abilities - {UefiFirmware, MemorySnapshots})
             yield driver
 
     @pytest.fixture

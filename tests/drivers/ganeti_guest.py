@@ -6,6 +6,7 @@ from typing import Any
 from uuid import UUID
 
 from bulkdeploy.drivers.batches import BatchDriver, StartCall
+from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from tests.support.runs.waiting import PATIENCE_S
@@ -37,7 +38,7 @@ PAIR = tuple(
 """Two guests that start together, one on each node."""
 
 
-def life(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
+def life(driver: GanetiDriver) -> Iterator[tuple[str, Any]]:
     """Its steps, each with what the driver says then."""
     first, second = ADDRESSES
     driver.ensure_running(first, GUEST, fence=1, timeout_s=PATIENCE_S)
@@ -60,7 +61,7 @@ def start_together(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
     yield "started together", sorted(driver.list_guests(), key=lambda guest: guest.uuid)
 
 
-def mirrored_life(driver: BatchDriver) -> Iterator[tuple[str, Any]]:
+def mirrored_life(driver: GanetiDriver) -> Iterator[tuple[str, Any]]:
     """Two that are made with secondaries; one moves to each other node, stops, and starts on its secondary."""
     yield from start_together(driver)
     guest, homes = PAIR[0], {host.name: host for host in THREE}

@@ -5,9 +5,9 @@ from dataclasses import replace
 from typing import Any
 from uuid import UUID
 
-from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.guests import GuestSpec, NicSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
+from bulkdeploy.drivers.incus.driver import IncusDriver
 from bulkdeploy.drivers.records import TemplateImage
 from tests.support.runs.waiting import PATIENCE_S
 
@@ -30,7 +30,7 @@ ADDRESSES = tuple(
 )
 
 
-def life(driver: HypervisorDriver) -> Iterator[tuple[str, Any]]:
+def life(driver: IncusDriver) -> Iterator[tuple[str, Any]]:
     """Its steps, each with what the driver says then."""
     first, second = ADDRESSES
     driver.ensure_running(first, GUEST, fence=1, timeout_s=PATIENCE_S)

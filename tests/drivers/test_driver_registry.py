@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.consoles import VncConsoles
 from bulkdeploy.drivers.installed import UnknownDriver, UnusableDriver
 from bulkdeploy.drivers.options import WrongDriverOptions
 from bulkdeploy.drivers.registry import (
@@ -20,7 +20,7 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 OUTSIDER = '''
 from pydantic import Field, SecretStr
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.consoles import SerialConsoles, VncConsoles
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.options import DriverOptions
 
@@ -34,11 +34,10 @@ class OutsiderOptions(DriverOptions):
     stubborn: bool = False
 
 
-class Outsider(HypervisorDriver):
+class Outsider(VncConsoles, HypervisorDriver):
     """Remembers what it was made with and whether it was closed."""
 
     options_model = OutsiderOptions
-    abilities = frozenset({Ability.VNC_CONSOLE})
 
     @classmethod
     def from_options(cls, options):
@@ -62,21 +61,38 @@ class Zealot(Outsider):
         raise ValueError("will not begin")
 
 
+class Unfinished(Outsider, SerialConsoles):
+    pass
+
+
 def no_class(options):
     return None
 '''
+
+
+DECLARING = """
+from bulkdeploy.drivers.driver import HypervisorDriver
+
+
+class Declares(HypervisorDriver):
+    abilities = frozenset({"live migration"})
+"""
 
 
 @pytest.fixture
 def _outsider(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An installed package of someone else's that provides drivers."""
     (tmp_path / "outsider_driver.py").write_text(OUTSIDER)
+    (tmp_path / "declaring_driver.py").write_text(DECLARING)
+    (tmp_path / "earlier_driver.py").write_text("from bulkdeploy.drivers.abilities import Ability\n")
     metadata = tmp_path / "outsider_driver-1.0.dist-info"
     metadata.mkdir()
     (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: outsider-driver\nVersion: 1.0\n")
     (metadata / "entry_points.txt").write_text(
         "[bulkdeploy.drivers]\noutsider = outsider_driver:Outsider\nzealot = outsider_driver:Zealot\n"
         "simulator = outsider_driver:Outsider\nmeek = outsider_driver:Outsider\n"
+        "unfinished = outsider_driver:Unfinished\ndeclares = declaring_driver:Declares\n"
+        "earlier = earlier_driver:Earlier\n"
         "no_class = outsider_driver:no_class\nlost = outsider_driver_that_is_gone:Driver\n"
     )
     monkeypatch.syspath_prepend(tmp_path)
@@ -118,7 +134,7 @@ def test_what_a_driver_can_do_is_known_before_it_is_made() -> None:
     drivers = configure_drivers({"KVM": "outsider"}, {})
     made = importlib.import_module("outsider_driver").MADE
     configured = drivers.configured_for("KVM")
-    assert (configured.name, configured.abilities, made) == ("outsider", frozenset({Ability.VNC_CONSOLE}), [])
+    assert (configured.name, configured.abilities, made) == ("outsider", frozenset({VncConsoles}), [])
     drivers.close()
     assert made == []
     assert drivers.driver_for("KVM") is drivers.driver_for("kvm")
@@ -146,7 +162,14 @@ def test_an_unknown_driver_is_named_with_its_setting_and_those_there_are() -> No
 
 @pytest.mark.usefixtures("_outsider")
 @pytest.mark.parametrize(
-    ("name", "why"), [("no_class", "no subclass of HypervisorDriver"), ("lost", "No module named")]
+    ("name", "why"),
+    [
+        ("no_class", "no subclass of HypervisorDriver"),
+        ("lost", "No module named"),
+        ("unfinished", "Unfinished does not implement open_serial_console"),
+        ("declares", "Declares sets abilities. A driver inherits its abilities instead"),
+        ("earlier", "cannot import name 'Ability' .*CHANGELOG.md lists what drivers must change"),
+    ],
 )
 def test_what_is_no_driver_is_an_error_with_the_reason(name: str, why: str) -> None:
     """An entry point that cannot be loaded, or is none, is an error that names setting and reason."""

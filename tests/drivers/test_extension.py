@@ -26,12 +26,13 @@ from bulkdeploy.drivers.contract import (
     Subjects,
     VncConsoleContract,
     guests_of,
+    open_screen,
 )
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.extension.check import check_extension
 from bulkdeploy.drivers.extension.driver import ExtensionDriver
 from bulkdeploy.drivers.extension.options import ExtensionOptions
-from bulkdeploy.drivers.guests import ConsoleKind, PowerState
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
 from bulkdeploy.wiring.driver_records import records_in
@@ -289,7 +290,7 @@ def test_why_there_is_no_screen_is_said(rig: Rig, tmp_path: Path, console: dict[
     Caller(rig.driver).run(rig.hosts[0], guest)
     name_screen(tmp_path, **console)
     with pytest.raises(DriverError, match=says):
-        rig.driver.open_console(rig.hosts[0], guest.uuid, ConsoleKind.VNC, timeout_s=30)
+        open_screen(rig, rig.hosts[0], guest.uuid)
 
 
 def test_a_guest_of_which_nothing_is_known_counts_as_running(rig: Rig, tmp_path: Path) -> None:

@@ -19,8 +19,9 @@ import pytest
 from sqlalchemy import Engine
 from websockets.sync.server import ServerConnection, unix_serve
 
+from bulkdeploy.drivers.abilities.consoles import VncConsoles
 from bulkdeploy.drivers.errors import DriverError, StaleFence
-from bulkdeploy.drivers.guests import ConsoleKind, Guest, PowerState
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.events import open_events
@@ -389,16 +390,14 @@ def test_a_serial_console_is_carried(engine: Engine, tmp_path: Path) -> None:
     with cluster(replay, tmp_path) as url, unix_serve(reflect, str(tmp_path / "second")) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         driver = driver_for(engine, urls=[url, f"unix://{tmp_path}/second"])
-        with closing(
-            driver.open_console(ADDRESSES[0], GUEST.uuid, ConsoleKind.SERIAL, timeout_s=PATIENCE_S)
-        ) as console:
+        with closing(driver.open_serial_console(ADDRESSES[0], GUEST.uuid, timeout_s=PATIENCE_S)) as console:
             console.settimeout(PATIENCE_S)
             for typed in (b"hello", b"bye"):
                 console.sendall(typed)
                 assert console.recv(100) == typed
             assert console.recv(100) == b""
-        with pytest.raises(DriverError, match="has no VNC console"):
-            driver.open_console(ADDRESSES[0], GUEST.uuid, ConsoleKind.VNC, timeout_s=PATIENCE_S)
+        with pytest.raises(DriverError, match="does not implement VncConsoles"):
+            VncConsoles.of(driver)
         driver.close()
     assert paths == ["/1.0/operations/7/websocket?secret=a+secret"]
     assert replay.is_over

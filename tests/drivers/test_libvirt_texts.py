@@ -9,7 +9,7 @@ import pytest
 
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.guests import GuestNic
+from bulkdeploy.drivers.abilities.details import GuestNic
 from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, FileSource, RbdSource
 from bulkdeploy.drivers.libvirt.domain import (
     Disk,

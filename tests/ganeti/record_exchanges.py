@@ -16,7 +16,6 @@ from typing import Any
 import requests
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.batches import BatchDriver
 from bulkdeploy.drivers.ganeti.driver import GanetiDriver
 from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.store.database.engine import create_engine
@@ -25,7 +24,7 @@ from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.ganeti_guest import GUEST, PAIR, THREE, life, mirrored_life, start_together
 from tests.ganeti.live import mirrored_cluster, options
 
-Steps = Callable[[BatchDriver], Iterator[tuple[str, Any]]]
+Steps = Callable[[GanetiDriver], Iterator[tuple[str, Any]]]
 
 
 def record(engine: Engine, folder: Path) -> None:

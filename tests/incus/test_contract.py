@@ -39,10 +39,11 @@ from bulkdeploy.drivers.contract import (
     SnapshotContract,
     Subjects,
     VolumeContract,
+    open_serial,
 )
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
-from bulkdeploy.drivers.guests import ConsoleKind, PowerState
+from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus import rest
 from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
@@ -244,9 +245,7 @@ class TestIncusContract(
         for host in rig.hosts:
             guest = rig.new_guest()
             caller.run(host, guest)
-            with closing(
-                rig.driver.open_console(host, guest.uuid, ConsoleKind.SERIAL, timeout_s=PATIENCE_S)
-            ) as connected:
+            with closing(open_serial(rig, host, guest.uuid)) as connected:
                 shown, ends = b"", time.monotonic() + PATIENCE_S
                 while b"heard: anybody there?" not in shown:
                     assert time.monotonic() < ends, f"nobody hears: {shown!r}"

@@ -20,7 +20,8 @@ from sqlalchemy import Engine
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.abilities.host_files import HostFile, state_of
+from bulkdeploy.drivers.abilities.host_files import HostFile, HostFiles, state_of
+from bulkdeploy.drivers.abilities.snapshots import SnapshotSpec
 from bulkdeploy.drivers.contract import (
     Caller,
     Contents,
@@ -54,7 +55,7 @@ from bulkdeploy.drivers.contract import (
 )
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import GuestCheck, SnapshotSpec
+from bulkdeploy.drivers.guests import GuestCheck
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.libvirt.networks.filters import ALLOWED, filter_name
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE
@@ -386,9 +387,10 @@ class LibvirtContract(
     def test_files_of_one_new_folder_are_put_at_once(self, rig: Rig, files_folder: str) -> None:
         """By calls that meet; all of them are there, with their content."""
         files = [HostFile(f"{files_folder}/{number}", b"%d" % number, 0o644) for number in range(8)]
+        driver = HostFiles.of(rig.driver)
         with ThreadPoolExecutor(len(files)) as threads:
-            list(threads.map(lambda file: rig.driver.put_file(rig.hosts[0], file, timeout_s=60), files))
-        states = rig.driver.states_of_files(rig.hosts[0], [file.path for file in files], timeout_s=60)
+            list(threads.map(lambda file: driver.put_file(rig.hosts[0], file, timeout_s=60), files))
+        states = driver.states_of_files(rig.hosts[0], [file.path for file in files], timeout_s=60)
         assert states == {file.path: state_of(file.content, file.mode) for file in files}
 
     def test_a_guest_grows_only_as_far_as_it_was_started_for(self, rig: Rig, caller: Caller) -> None:

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
+from bulkdeploy.drivers.abilities.security_groups import SecurityGroupFilters
 from bulkdeploy.drivers.contract import Caller, Subjects
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.guests import GuestSpec
@@ -119,12 +120,12 @@ def test_packets_reach_a_guest_as_its_rules_say(yard: Yard) -> None:
         ({let_in(53, f"{NEIGHBOUR}/32")}, {53}),
     ):
         yard.rules.rules[guest.uuid] = frozenset(rules)
-        yard.driver.ensure_filters(first, [guest.uuid], timeout_s=LONG_S)
+        SecurityGroupFilters.of(yard.driver).ensure_filters(first, [guest.uuid], timeout_s=LONG_S)
         assert yard.heard(0, guest) == heard
     caller.migrate(first, second, guest)
     assert yard.heard(1, guest) == {53}
     yard.rules.rules[guest.uuid] = frozenset({let_in(7, f"{NEIGHBOUR}/32")})
-    yard.driver.ensure_filters(second, [guest.uuid], timeout_s=LONG_S)
+    SecurityGroupFilters.of(yard.driver).ensure_filters(second, [guest.uuid], timeout_s=LONG_S)
     assert yard.heard(1, guest) == {7}
 
 

@@ -41,7 +41,8 @@ class Telegraph(BatchDriver):
         end: what happens while one call's answer is waited for.
     """
 
-    from_options = admit_host = power_of = ensure_volume_absent = list_guests = list_volumes = _unused
+    from_options = admit_host = power_of = ensure_volume_absent = _unused
+    ensure_copy_gone = list_guests = list_volumes = _unused
 
     def __init__(
         self,

@@ -12,7 +12,8 @@ from bulkdeploy.declare.response_fields import flag, large_number, number, text,
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.ability import names_of
+from bulkdeploy.drivers.abilities.snapshots import Snapshots
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.scheduling.volume_attachment import LAST_DEVICE
 from bulkdeploy.services.infrastructure.host_admission import vms_limit
@@ -45,9 +46,9 @@ def _row(kind: HypervisorType, drivers: Drivers) -> dict[str, Any]:
         "maxguestslimit": vms_limit(kind.value),
         "maxdatavolumeslimit": LAST_DEVICE,
         "storagemotionenabled": False,
-        "vmsnapshotenabled": Ability.SNAPSHOTS in abilities,
+        "vmsnapshotenabled": Snapshots in abilities,
         "drivername": None if driver is None else driver.name,
-        "abilities": sorted(abilities),
+        "abilities": names_of(abilities),
     }
 
 
@@ -72,7 +73,7 @@ COMMANDS: tuple[Command, ...] = (
                 text("drivername", "the driver for the hypervisor; absent if the settings name none"),
                 texts(
                     "abilities",
-                    "the abilities that the driver declares, such as live migration; calls that need other "
+                    "the abilities of the driver, such as live migration; calls that need other "
                     "abilities are rejected",
                 ),
             ),

@@ -9,7 +9,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.compatibility import CLOUDSTACK_VERSION
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.domain.virtual_machines.leases import LEASES_ENABLED
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import LiveSnapshots, VolumeSnapshots
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.catalog.template_publicity import may_be_public
 from bulkdeploy.store.catalog.capabilities import any_zone_has_security_groups
@@ -48,7 +48,7 @@ def list_capabilities(call: Call) -> dict[str, Any]:
     }
 
 
-KVM, OF_RUNNING_VOLUMES = HypervisorType.KVM.value, (Ability.VOLUME_SNAPSHOTS, Ability.LIVE_SNAPSHOTS)
+KVM, OF_RUNNING_VOLUMES = HypervisorType.KVM.value, (VolumeSnapshots, LiveSnapshots)
 
 ABSENT = (
     "additionalconfigenabled",

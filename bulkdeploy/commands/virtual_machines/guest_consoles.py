@@ -11,7 +11,7 @@ from bulkdeploy.declare.responses import Field, FieldType, Response, Shape
 from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied
-from bulkdeploy.drivers.guests import ConsoleKind
+from bulkdeploy.drivers.abilities.consoles import ConsoleKind
 from bulkdeploy.services.virtual_machines import guest_consoles
 
 PAGE, SOCKET = "/console/vnc", "client/console"

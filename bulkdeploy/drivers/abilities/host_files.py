@@ -1,7 +1,12 @@
 """Files that the service writes to all hosts (docs/how-to/host-files.md)."""
 
 import hashlib
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.hosts import HostAddress
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,3 +38,27 @@ def state_of(content: bytes, mode: int) -> FileState:
 
 LARGEST = 1 << 20
 """Bytes of the largest file that hosts get; what is larger on a host is another one."""
+
+
+class HostFiles(Ability):
+    """The ability to write the files to hosts that the settings declare."""
+
+    ability_name = "files on hosts"
+
+    @abstractmethod
+    def states_of_files(
+        self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
+    ) -> Mapping[str, FileState]:
+        """Return the checksum and mode of these files on a host, by path. Missing files are omitted.
+
+        Raises:
+            DriverError: the host does not answer, or one cannot be read.
+        """
+
+    @abstractmethod
+    def put_file(self, host: HostAddress, file: HostFile, *, timeout_s: float) -> None:
+        """Write a file to a host, replacing any file with the same path.
+
+        Raises:
+            DriverError: it may have the file, the one before, or none.
+        """

@@ -1,9 +1,15 @@
 """Storage units: the disks, mounts and volume groups that a hypervisor reports (docs/how-to/storage-units.md)."""
 
-from collections.abc import Mapping
+from abc import abstractmethod
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
 from uuid import UUID
+
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.exchanges.parallel_calls import call_each
+from bulkdeploy.drivers.hosts import HostAddress
 
 TYPES_OF_POOLS: Mapping[str, str] = MappingProxyType(
     {"Filesystem": "dir", "NetworkFilesystem": "nfs", "SharedMountPoint": "dir"}
@@ -33,3 +39,53 @@ class StorageUnit:
     is_allocatable: bool = True
     is_healthy: bool = True
     pool_uuid: UUID | None = None
+
+
+class StorageUnits(Ability):
+    """The ability to report where hosts store data, with sizes and health."""
+
+    ability_name = "listing of storage units"
+
+    def look_at_storage(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[StorageUnit] | DriverError]:
+        """Return the storage units of each host, or an error, in order.
+
+        HOSTS_AT_ONCE hosts are queried at a time.
+        """
+        return call_each(hosts, lambda host: self.units_of_host(host, timeout_s=timeout_s))
+
+    @abstractmethod
+    def units_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[StorageUnit]:
+        """Return the storage units of a host without changing anything.
+
+        Raises:
+            DriverError: it does not answer.
+        """
+
+    def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
+        """Allow or forbid new data on a storage unit that is no pool. Existing data is kept.
+
+        Raises:
+            DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
+        """
+        del allocatable, timeout_s
+        reason = f"its hypervisor cannot stop allocation on units of type {unit.unit_type}"
+        raise DriverError("storage", host.name, reason, transient=False)
+
+
+class StorageRepair(StorageUnits):
+    """The ability to repair a storage unit without the parts that are lost."""
+
+    ability_name = "repair of storage units"
+
+    @abstractmethod
+    def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
+        """Repair a storage unit without its lost parts. A unit without damage is not changed.
+
+        The caller has ensured that all data of VMs has copies elsewhere. The driver ensures this for guests that
+        only the hypervisor knows.
+
+        Raises:
+            DriverError: it is as it was, such as where data of other guests is nowhere else.
+        """

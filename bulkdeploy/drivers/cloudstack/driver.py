@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from threading import BoundedSemaphore
-from typing import ClassVar, Self, TypeVar
+from typing import Self, TypeVar
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -31,7 +31,12 @@ from bulkdeploy.cloudstack.host_capacity import cores_of, memory_mib_of, overcom
 from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.networks.addresses import GivenNic
 from bulkdeploy.domain.units import GIB
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import HotPlugNics, HotPlugVolumes
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes, ShrinkingVolumes
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.starts import GuestPasswords
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
 from bulkdeploy.drivers.cloudstack.calls import (
     TAKEN,
     TRANSIENT,
@@ -61,22 +66,20 @@ LOOKS_FOR_TAKEN = 30
 """Looks for a VM whose id is taken until it counts as removed: lists are late by seconds."""
 
 
-class CloudStackDriver(HypervisorDriver):
+class CloudStackDriver(
+    DataVolumes,
+    LiveMigration,
+    LiveScaling,
+    HotPlugVolumes,
+    HotPlugNics,
+    GrowingVolumes,
+    ShrinkingVolumes,
+    GuestPasswords,
+    HypervisorDriver,
+):
     """See the module."""
 
     options_model = CloudStackOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {
-            Ability.DATA_VOLUMES,
-            Ability.LIVE_MIGRATION,
-            Ability.LIVE_SCALING,
-            Ability.HOT_PLUG_VOLUMES,
-            Ability.HOT_PLUG_NICS,
-            Ability.RESIZE_VOLUMES,
-            Ability.SHRINK_VOLUMES,
-            Ability.GUEST_PASSWORDS,
-        }
-    )
 
     def __init__(self, options: CloudStackOptions, client: Client) -> None:
         self._calls = Calls(client, options.poll_seconds)

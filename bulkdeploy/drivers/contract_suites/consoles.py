@@ -3,14 +3,16 @@
 import select
 import socket
 import time
+from collections.abc import Callable
 from contextlib import closing
 from uuid import UUID, uuid4
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
+from bulkdeploy.drivers.abilities.consoles import SerialConsoles, VncConsoles
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, AbilityContract, Caller, Rig
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import ConsoleKind
+from bulkdeploy.drivers.hosts import HostAddress
 
 CLIENT_INIT = b"\x01"
 """A client that lets others look, too."""
@@ -27,14 +29,18 @@ def read(connected: socket.socket, size: int) -> bytes:
     return received
 
 
-class VncConsoleContract:
+Connect = Callable[[Rig, HostAddress, UUID], socket.socket]
+"""Connects to a console of a guest."""
+
+
+class VncConsoleContract(AbilityContract, of=VncConsoles):
     """A running guest has a screen; one that does not run has none."""
 
     def test_a_running_guest_has_a_screen(self, rig: Rig, caller: Caller) -> None:
         """Behind the handshake the server says how large it is and what it is called; there may be two viewers."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
-        opened = [_open(rig, guest.uuid, ConsoleKind.VNC) for _ in range(2)]
+        opened = [open_screen(rig, rig.hosts[0], guest.uuid) for _ in range(2)]
         for connected in opened:
             connected.sendall(CLIENT_INIT)
             said = read(connected, 24)
@@ -47,10 +53,10 @@ class VncConsoleContract:
 
     def test_what_does_not_run_has_no_screen(self, rig: Rig, caller: Caller) -> None:
         """A guest that never existed, is stopped or is on another host has no screen: a permanent error."""
-        _assert_none_without_guest(rig, caller, ConsoleKind.VNC)
+        _assert_none_without_guest(rig, caller, open_screen)
 
 
-class SerialConsoleContract:
+class SerialConsoleContract(AbilityContract, of=SerialConsoles):
     """A running guest has a serial console; one that does not run has none."""
 
     def test_a_running_guest_has_a_serial_console(self, rig: Rig, caller: Caller) -> None:
@@ -60,11 +66,11 @@ class SerialConsoleContract:
         """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
-        with closing(_open(rig, guest.uuid, ConsoleKind.SERIAL)):
+        with closing(open_serial(rig, rig.hosts[0], guest.uuid)):
             pass
-        with closing(_open(rig, guest.uuid, ConsoleKind.SERIAL)):
+        with closing(open_serial(rig, rig.hosts[0], guest.uuid)):
             try:
-                with closing(_open(rig, guest.uuid, ConsoleKind.SERIAL)) as connected:
+                with closing(open_serial(rig, rig.hosts[0], guest.uuid)) as connected:
                     connected.sendall(b"\r")
             except DriverError as refused:
                 if not refused.transient:
@@ -73,21 +79,27 @@ class SerialConsoleContract:
 
     def test_what_does_not_run_has_no_serial_console(self, rig: Rig, caller: Caller) -> None:
         """A guest that never existed, is stopped or is on another host has no serial console: a permanent error."""
-        _assert_none_without_guest(rig, caller, ConsoleKind.SERIAL)
+        _assert_none_without_guest(rig, caller, open_serial)
 
 
-def _assert_none_without_guest(rig: Rig, caller: Caller, kind: ConsoleKind) -> None:
+def _assert_none_without_guest(rig: Rig, caller: Caller, connect: Connect) -> None:
     guest = rig.new_guest()
     with pytest.raises(DriverError) as refused:
-        _open(rig, uuid4(), kind)
+        connect(rig, rig.hosts[0], uuid4())
     assert not refused.value.transient
     caller.run(rig.hosts[1], guest)
     with pytest.raises(DriverError):
-        _open(rig, guest.uuid, kind)
+        connect(rig, rig.hosts[0], guest.uuid)
     caller.stop(rig.hosts[1], guest)
     with pytest.raises(DriverError):
-        rig.driver.open_console(rig.hosts[1], guest.uuid, kind, timeout_s=PATIENCE_S)
+        connect(rig, rig.hosts[1], guest.uuid)
 
 
-def _open(rig: Rig, guest_uuid: UUID, kind: ConsoleKind) -> socket.socket:
-    return rig.driver.open_console(rig.hosts[0], guest_uuid, kind, timeout_s=PATIENCE_S)
+def open_screen(rig: Rig, host: HostAddress, guest_uuid: UUID) -> socket.socket:
+    """Connect to the screen of a guest."""
+    return VncConsoles.of(rig.driver).open_vnc_console(host, guest_uuid, timeout_s=PATIENCE_S)
+
+
+def open_serial(rig: Rig, host: HostAddress, guest_uuid: UUID) -> socket.socket:
+    """Connect to the serial console of a guest."""
+    return SerialConsoles.of(rig.driver).open_serial_console(host, guest_uuid, timeout_s=PATIENCE_S)

@@ -1,7 +1,8 @@
 """The contract of drivers whose hypervisor alone knows with which details guests were started."""
 
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
-from bulkdeploy.drivers.guests import GuestDetails, GuestNic, GuestSpec
+from bulkdeploy.drivers.abilities.details import DescribedGuests, GuestDetails, GuestNic
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of
+from bulkdeploy.drivers.guests import GuestSpec
 
 
 def details_of(guest: GuestSpec) -> GuestDetails:
@@ -15,7 +16,7 @@ def details_of(guest: GuestSpec) -> GuestDetails:
     )
 
 
-class DetailsContract:
+class DetailsContract(AbilityContract, of=DescribedGuests):
     """Guests that no row knows can be given one again."""
 
     def test_guests_tell_what_they_were_started_with(self, rig: Rig, caller: Caller) -> None:
@@ -25,5 +26,5 @@ class DetailsContract:
             caller.run(host, guest)
         listed = guests_of(rig.driver)
         caller.remove(rig.hosts[1], guests[2])
-        found = rig.driver.details_of_guests([listed[guest.uuid] for guest in guests])
+        found = DescribedGuests.of(rig.driver).details_of_guests([listed[guest.uuid] for guest in guests])
         assert {one.uuid: one for one in found} == {guest.uuid: details_of(guest) for guest in guests[:2]}

@@ -4,15 +4,16 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.abilities.devices import DeviceChanges, HotPlugNics
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState
 
 
 def more(rig: Rig, guest: GuestSpec) -> GuestSpec:
     """Return the guest with one more volume, and one more nic where nics can be plugged."""
-    nics = (rig.subjects.new_nic(),) if Ability.HOT_PLUG_NICS in rig.driver.abilities else ()
+    nics = (rig.subjects.new_nic(),) if HotPlugNics in rig.driver.abilities else ()
     return replace(guest, volumes=(*guest.volumes, rig.subjects.new_volume()), nics=(*guest.nics, *nics))
 
 
@@ -23,7 +24,7 @@ def assert_has(there: Guest, guest: GuestSpec) -> None:
     assert there.nic_uuids is None or there.nic_uuids == {nic.uuid for nic in guest.nics}
 
 
-class DeviceContract:
+class DeviceContract(AbilityContract, of=DeviceChanges):
     """A running guest has the devices that it was given last, all of them or those before."""
 
     @pytest.mark.parametrize("times", [1, 3])
@@ -104,7 +105,7 @@ class DeviceContract:
         larger = more(rig, guest)
         caller.devices(rig.hosts[0], larger)
         host = rig.hosts[0]
-        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+        if LiveMigration in rig.driver.abilities:
             caller.migrate(rig.hosts[0], rig.hosts[1], larger)
             host = rig.hosts[1]
         assert_has(guests_of(rig.driver)[guest.uuid], larger)

@@ -7,9 +7,13 @@ from uuid import uuid4
 import pytest
 
 from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import HotPlugNics
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.snapshots import MemorySnapshots, Snapshots, SnapshotSpec
 from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
 from bulkdeploy.drivers.errors import DriverError, StaleFence
-from bulkdeploy.drivers.guests import SnapshotSpec
 
 
 class FencingContract:
@@ -29,12 +33,12 @@ class FencingContract:
             late.remove(None, guest)
         with pytest.raises(StaleFence):
             late.look(rig.hosts[0], guest)
-        calls: dict[Ability, Callable[[], None]] = {
-            Ability.LIVE_MIGRATION: lambda: late.migrate(rig.hosts[0], rig.hosts[1], guest),
-            Ability.LIVE_SCALING: lambda: late.scale(rig.hosts[0], replace(guest, cpu_number=2)),
-            Ability.RESIZE_VOLUMES: lambda: late.resize(rig.hosts[0], guest, guest.volumes[0]),
-            Ability.HOT_PLUG_NICS: lambda: late.devices(rig.hosts[0], replace(guest, nics=())),
-            Ability.MEMORY_SNAPSHOTS: lambda: late.snapshot(rig.hosts[0], guest, with_memory),
+        calls: dict[type[Ability], Callable[[], None]] = {
+            LiveMigration: lambda: late.migrate(rig.hosts[0], rig.hosts[1], guest),
+            LiveScaling: lambda: late.scale(rig.hosts[0], replace(guest, cpu_number=2)),
+            GrowingVolumes: lambda: late.resize(rig.hosts[0], guest, guest.volumes[0]),
+            HotPlugNics: lambda: late.devices(rig.hosts[0], replace(guest, nics=())),
+            MemorySnapshots: lambda: late.snapshot(rig.hosts[0], guest, with_memory),
         }
         for ability, call in calls.items():
             if ability in rig.driver.abilities:
@@ -44,7 +48,7 @@ class FencingContract:
 
     def test_a_stopped_guest_is_not_reverted_by_who_comes_late(self, rig: Rig) -> None:
         """Nor is a snapshot of it taken or removed."""
-        if Ability.SNAPSHOTS not in rig.driver.abilities:
+        if Snapshots not in rig.driver.abilities:
             pytest.skip("the driver declares no snapshots, so there is none to protect by fences")
         guest, late, snapshot = (
             rig.new_guest(),

@@ -1,16 +1,17 @@
-"""The contract of drivers that can fence hosts (Ability.HOST_FENCING)."""
+"""The contract of drivers that can fence hosts."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, THREADS, Caller, Rig, guests_of
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, THREADS, AbilityContract, Caller, Rig, guests_of
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestSpec
 
 
-class HostFencingContract:
+class HostFencingContract(AbilityContract, of=HostFencing):
     """On a fenced host nothing runs, and nothing starts until it is admitted anew; its volumes on pools stay.
 
     Subclasses give the fixtures ``rig`` and ``caller``.
@@ -22,19 +23,19 @@ class HostFencingContract:
         caller.run(rig.hosts[0], lost)
         caller.run(rig.hosts[1], kept)
         volumes = rig.volumes()
-        rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         assert guests_of(rig.driver).keys() == {kept.uuid}
         assert rig.volumes() == volumes
 
     def test_fencing_is_repeated_without_harm(self, rig: Rig) -> None:
         """A worker that died does not know whether it was done."""
         for _ in range(2):
-            rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+            HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         assert not rig.driver.answers(rig.hosts[0], timeout_s=PATIENCE_S)
 
     def test_nothing_starts_on_a_fenced_host(self, rig: Rig) -> None:
         """A start on a fenced host is refused, however high its fence, and may be tried later."""
-        rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         with pytest.raises(DriverError) as refused:
             Caller(rig.driver, fence=1 << 60, timeout_s=rig.patience_s).run(rig.hosts[0], rig.new_guest())
         assert refused.value.transient
@@ -44,7 +45,7 @@ class HostFencingContract:
         """The guests start elsewhere with their volumes, with a higher fence than before."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
-        rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+        HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         Caller(rig.driver, fence=2, timeout_s=rig.patience_s).run(rig.hosts[1], guest)
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
@@ -57,7 +58,7 @@ class HostFencingContract:
 
         with ThreadPoolExecutor(THREADS) as threads:
             starts = [threads.submit(start, rig.new_guest()) for _ in range(THREADS)]
-            rig.driver.ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
+            HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
             for one in starts:
                 one.result()
         assert guests_of(rig.driver) == {}

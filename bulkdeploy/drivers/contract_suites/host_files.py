@@ -2,11 +2,11 @@
 
 import pytest
 
-from bulkdeploy.drivers.abilities.host_files import LARGEST, HostFile
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.abilities.host_files import LARGEST, HostFile, HostFiles
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig
 
 
-class HostFilesContract:
+class HostFilesContract(AbilityContract, of=HostFiles):
     """A file that was put is there, whole, whatever was there before. Subclasses give ``files_folder``, a path."""
 
     @pytest.mark.parametrize("size", [1, 70_000, LARGEST])
@@ -15,7 +15,7 @@ class HostFilesContract:
 
         Another file replaces it; the same file changes nothing.
         """
-        driver, host = rig.driver, rig.hosts[0]
+        driver, host = HostFiles.of(rig.driver), rig.hosts[0]
         path, other = f"{files_folder}/new/app.conf", f"{files_folder}/new/other.conf"
         assert driver.states_of_files(host, [path, other], timeout_s=caller.timeout_s) == {}
         for content, mode in (

@@ -2,12 +2,14 @@
 
 from dataclasses import replace
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.abilities.devices import HotPlugNics, HotPlugVolumes
+from bulkdeploy.drivers.abilities.isos import IsoDrives
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of
 from bulkdeploy.drivers.guests import PowerState
 
 
-class IsoContract:
+class IsoContract(AbilityContract, of=IsoDrives):
     """A guest has in its drive what it was given last, and nothing else of it changes."""
 
     def test_a_running_guest_gets_an_iso_and_loses_it(self, rig: Rig, caller: Caller) -> None:
@@ -17,14 +19,14 @@ class IsoContract:
         caller.run(host, empty)
         before = guests_of(rig.driver)[empty.uuid]
         assert (before.power, before.iso_uuid) == (PowerState.RUNNING, None)
-        if rig.driver.abilities & {Ability.HOT_PLUG_VOLUMES, Ability.HOT_PLUG_NICS}:
+        if rig.driver.abilities & {HotPlugVolumes, HotPlugNics}:
             caller.devices(host, loaded)  # its pool may not have the ISO
             assert guests_of(rig.driver)[empty.uuid] == before
         caller.ensure_iso(host, loaded)
         for _ in range(2):
             caller.drive(host, loaded)
         assert guests_of(rig.driver)[empty.uuid] == replace(before, iso_uuid=rig.subjects.iso_uuid)
-        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+        if LiveMigration in rig.driver.abilities:
             caller.migrate(host, rig.hosts[1], loaded)
             host = rig.hosts[1]
         assert guests_of(rig.driver)[empty.uuid].iso_uuid == rig.subjects.iso_uuid

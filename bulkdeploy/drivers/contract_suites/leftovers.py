@@ -2,17 +2,20 @@
 
 import base64
 from collections.abc import Callable
-from contextlib import closing
 from dataclasses import replace
 from uuid import uuid4
 
 import pytest
 
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
-from bulkdeploy.drivers.driver import CONSOLES
-from bulkdeploy.drivers.guests import GuestSpec, SnapshotSpec
+from bulkdeploy.drivers.abilities.consoles import SerialConsoles, VncConsoles
+from bulkdeploy.drivers.abilities.isos import IsoDrives
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
+from bulkdeploy.drivers.abilities.starts import UefiFirmware
+from bulkdeploy.drivers.contract_suites.consoles import open_screen, open_serial
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 USER_DATA = base64.b64encode(b"#cloud-config\n{}\n").decode()
@@ -60,8 +63,8 @@ def _with_everything(rig: Rig) -> GuestSpec:
         user_data=USER_DATA,
         host_name="web",
         public_keys=("ssh-ed25519 AAAA",),
-        iso_uuid=rig.subjects.iso_uuid if Ability.ISOS in abilities else None,
-        uefi=BootMode.LEGACY if Ability.UEFI in abilities else None,
+        iso_uuid=rig.subjects.iso_uuid if IsoDrives in abilities else None,
+        uefi=BootMode.LEGACY if UefiFirmware in abilities else None,
     )
 
 
@@ -72,24 +75,23 @@ def _live(rig: Rig, caller: Caller, guest: GuestSpec, *, is_moved: bool) -> None
         caller.ensure_iso(host, guest)
     caller.run(host, guest)
     _look(rig, host, guest)
-    if is_moved and Ability.LIVE_MIGRATION in abilities:
+    if is_moved and LiveMigration in abilities:
         caller.migrate(host, other, guest)
         host = other
     caller.stop(host, guest, forced=True)
     snapshot = SnapshotSpec(uuid4(), with_memory=False)
-    if Ability.SNAPSHOTS in abilities:
+    if Snapshots in abilities:
         caller.snapshot(None, guest, snapshot)
     if is_moved:
         caller.run(other, guest)
         _look(rig, other, guest)
         caller.stop(other, guest, forced=True)
-    if Ability.SNAPSHOTS in abilities:
+    if Snapshots in abilities:
         caller.remove_snapshot(None, guest, snapshot)
     caller.remove(None if is_moved else host, guest)
 
 
 def _look(rig: Rig, host: HostAddress, guest: GuestSpec) -> None:
-    for kind, ability in CONSOLES.items():
+    for ability, connect in ((VncConsoles, open_screen), (SerialConsoles, open_serial)):
         if ability in rig.driver.abilities:
-            with closing(rig.driver.open_console(host, guest.uuid, kind, timeout_s=PATIENCE_S)):
-                pass
+            connect(rig, host, guest.uuid).close()

@@ -5,7 +5,15 @@ from contextlib import suppress
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import THREADS, Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.contract_suites.subjects import (
+    THREADS,
+    AbilityContract,
+    Caller,
+    Rig,
+    guests_of,
+    volume_uuids,
+)
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import PowerState
 
@@ -13,7 +21,7 @@ MOVING = 5
 """Guests that change places at once."""
 
 
-class MigrationContract:
+class MigrationContract(AbilityContract, of=LiveMigration):
     """A moved guest is on one host at every moment, with what it had."""
 
     @pytest.mark.parametrize("times", [1, 3])

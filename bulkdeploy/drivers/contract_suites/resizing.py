@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes, ShrinkingVolumes
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 
@@ -20,7 +21,7 @@ def sizes_of(rig: Rig) -> dict[object, int]:
     return {uuid: size for uuid, _, size in rig.driver.list_volumes()}
 
 
-class ResizeContract:
+class ResizeContract(AbilityContract, of=GrowingVolumes):
     """A volume that grew has the size that it was given last, or the one before, and the driver tells which."""
 
     @pytest.mark.parametrize("times", [1, 3])
@@ -65,7 +66,7 @@ class ResizeContract:
                 caller.run(rig.hosts[1], guest)
 
 
-class ShrinkContract:
+class ShrinkContract(AbilityContract, of=ShrinkingVolumes):
     """A volume shrinks while its guest does not run."""
 
     @pytest.mark.parametrize("times", [1, 3])

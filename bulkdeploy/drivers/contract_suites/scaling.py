@@ -4,12 +4,13 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import PowerState
 
 
-class ScalingContract:
+class ScalingContract(AbilityContract, of=LiveScaling):
     """A grown guest has the sizes that it was given last, all of them or those before."""
 
     def test_a_scaled_guest_has_its_sizes(self, rig: Rig, caller: Caller) -> None:

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from bulkdeploy.domain.networks.security_group_rules import Direction, Protocol, Rule, Traffic
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig, guests_of
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.security_groups import SecurityGroupFilters
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, AbilityContract, Caller, Rig, guests_of
 from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
@@ -31,7 +32,7 @@ class Filtering:
     applied: Callable[[HostAddress, UUID], frozenset[Rule] | None]
 
 
-class SecurityGroupContract:
+class SecurityGroupContract(AbilityContract, of=SecurityGroupFilters):
     """A guest has its rules wherever it runs. Subclasses give the fixture ``filtering``, a ``Filtering``."""
 
     def test_a_guest_starts_with_its_rules_and_gets_others(self, filtering: Filtering) -> None:
@@ -46,7 +47,7 @@ class SecurityGroupContract:
         for rules in map(frozenset, ({PING, NAMES, EVERYTHING}, {NAMES}, set[Rule](), {WEB})):
             filtering.give(guest.uuid, rules)
             for _ in range(2):
-                rig.driver.ensure_filters(rig.hosts[0], [guest.uuid], timeout_s=PATIENCE_S)
+                SecurityGroupFilters.of(rig.driver).ensure_filters(rig.hosts[0], [guest.uuid], timeout_s=PATIENCE_S)
             assert filtering.applied(rig.hosts[0], guest.uuid) == rules
         assert guests_of(rig.driver)[guest.uuid].power is PowerState.RUNNING
 
@@ -56,13 +57,13 @@ class SecurityGroupContract:
         caller, guest = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB}))
         caller.run(host, guest)
-        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+        if LiveMigration in rig.driver.abilities:
             caller.migrate(host, rig.hosts[1], guest)
             assert filtering.applied(host, guest.uuid) is None
             host = rig.hosts[1]
         assert filtering.applied(host, guest.uuid) == frozenset({WEB})
         filtering.give(guest.uuid, frozenset({PING}))
-        rig.driver.ensure_filters(host, [guest.uuid], timeout_s=PATIENCE_S)
+        SecurityGroupFilters.of(rig.driver).ensure_filters(host, [guest.uuid], timeout_s=PATIENCE_S)
         assert filtering.applied(host, guest.uuid) == frozenset({PING})
         caller.stop(host, guest)
         assert filtering.applied(host, guest.uuid) is None
@@ -76,5 +77,7 @@ class SecurityGroupContract:
         caller.run(rig.hosts[0], guest)
         filtering.give(guest.uuid, frozenset({PING}))
         both = [absent.uuid, guest.uuid]
-        assert [*rig.driver.ensure_filters(rig.hosts[0], both, timeout_s=PATIENCE_S)] == [guest.uuid]
+        assert [*SecurityGroupFilters.of(rig.driver).ensure_filters(rig.hosts[0], both, timeout_s=PATIENCE_S)] == [
+            guest.uuid
+        ]
         assert filtering.applied(rig.hosts[0], guest.uuid) == frozenset({PING})

@@ -6,10 +6,19 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.abilities.ability import Ability, names_of
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.snapshots import (
+    LiveSnapshots,
+    MemorySnapshots,
+    Snapshots,
+    SnapshotSpec,
+    VolumeSnapshots,
+)
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import GuestSpec, PowerState, SnapshotSpec
+from bulkdeploy.drivers.guests import GuestSpec, PowerState
 
 
 @dataclass(frozen=True)
@@ -37,14 +46,14 @@ def of_volumes() -> SnapshotSpec:
     return SnapshotSpec(uuid4(), with_memory=False)
 
 
-def require(rig: Rig, *abilities: Ability) -> None:
+def require(rig: Rig, *abilities: type[Ability]) -> None:
     """Skip what the hypervisor is not able to do."""
     missing = set(abilities) - rig.driver.abilities
     if missing:
-        pytest.skip(f"it has no {', '.join(sorted(missing))}")
+        pytest.skip(f"it has no {', '.join(names_of(frozenset(missing)))}")
 
 
-class SnapshotContract:
+class SnapshotContract(AbilityContract, of=Snapshots):
     """A guest is again what it was, with all of its volumes. Subclasses give the fixture ``contents``."""
 
     @pytest.fixture
@@ -145,7 +154,7 @@ class SnapshotContract:
 
         Then the snapshot is removed.
         """
-        require(rig, Ability.MEMORY_SNAPSHOTS)
+        require(rig, MemorySnapshots)
         snapshot = SnapshotSpec(uuid4(), with_memory=True)
         here, there = rig.hosts[:2]
         caller.run(here, stopped)
@@ -156,7 +165,7 @@ class SnapshotContract:
         caller.stop(here, stopped, forced=True)
         contents.fill(stopped, "B")
         caller.run(here, stopped)
-        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+        if LiveMigration in rig.driver.abilities:
             caller.migrate(here, there, stopped)
             here = there
         caller.revert(here, stopped, snapshot)
@@ -178,7 +187,7 @@ class SnapshotContract:
 
         It is reverted once it does not run, and its snapshots are removed.
         """
-        require(rig, Ability.LIVE_SNAPSHOTS)
+        require(rig, LiveSnapshots)
         snapshot, other = of_volumes(), of_volumes()
         here = rig.hosts[0]
         caller.run(here, stopped)
@@ -187,7 +196,7 @@ class SnapshotContract:
         caller.snapshot(here, stopped, other)
         for _ in range(2):
             caller.remove_snapshot(here, stopped, other)
-        if Ability.LIVE_MIGRATION in rig.driver.abilities:
+        if LiveMigration in rig.driver.abilities:
             caller.migrate(here, rig.hosts[1], stopped)
             here = rig.hosts[1]
         assert guests_of(rig.driver)[stopped.uuid].power is PowerState.RUNNING
@@ -204,7 +213,7 @@ class SnapshotContract:
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, *, runs: bool
     ) -> None:
         """The contents of other volumes stay, and so do snapshots of all volumes."""
-        require(rig, Ability.VOLUME_SNAPSHOTS, Ability.DATA_VOLUMES, *([Ability.LIVE_SNAPSHOTS] if runs else ()))
+        require(rig, VolumeSnapshots, DataVolumes, *([LiveSnapshots] if runs else ()))
         root, *others = volume_uuids(stopped)
         one, every, host = replace(of_volumes(), volume_uuid=root), of_volumes(), rig.hosts[0] if runs else None
         if host is not None:

@@ -2,12 +2,12 @@
 
 import pytest
 
-from bulkdeploy.drivers.abilities.storage_units import StorageUnit
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit, StorageUnits
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig
 from bulkdeploy.drivers.errors import DriverError
 
 
-class StorageUnitContract:
+class StorageUnitContract(AbilityContract, of=StorageUnits):
     """The storage units of hosts are known host by host, and reading them changes nothing."""
 
     def test_the_unit_of_a_pool_is_known(self, rig: Rig, caller: Caller) -> None:
@@ -17,7 +17,7 @@ class StorageUnitContract:
         """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
-        first, *_ = looks = rig.driver.look_at_storage(rig.hosts, timeout_s=caller.timeout_s)
+        first, *_ = looks = StorageUnits.of(rig.driver).look_at_storage(rig.hosts, timeout_s=caller.timeout_s)
         assert len(looks) == len(rig.hosts)
         assert not isinstance(first, DriverError)
         assert len({(unit.unit_type, unit.name) for unit in first}) == len(first)
@@ -27,12 +27,14 @@ class StorageUnitContract:
         (of_pool,) = (unit for unit in first if unit.pool_uuid == guest.volumes[0].pool_uuid)
         assert of_pool.is_healthy
         assert of_pool.is_allocatable
-        again = rig.driver.units_of_host(rig.hosts[0], timeout_s=caller.timeout_s)
+        again = StorageUnits.of(rig.driver).units_of_host(rig.hosts[0], timeout_s=caller.timeout_s)
         assert [unit.name for unit in again] == [unit.name for unit in first]
 
     def test_allocation_is_not_stopped_where_it_can_not_be(self, rig: Rig, caller: Caller) -> None:
         """A unit of a type that the hypervisor does not know of is refused for good."""
         unit = StorageUnit("floppy", "a:", 1, 0, 1)
         with pytest.raises(DriverError) as refused:
-            rig.driver.set_allocatable(rig.hosts[0], unit, allocatable=False, timeout_s=caller.timeout_s)
+            StorageUnits.of(rig.driver).set_allocatable(
+                rig.hosts[0], unit, allocatable=False, timeout_s=caller.timeout_s
+            )
         assert not refused.value.transient

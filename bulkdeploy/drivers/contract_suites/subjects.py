@@ -3,10 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import count
+from typing import ClassVar
 from uuid import UUID, uuid4
 
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import DeviceChanges
+from bulkdeploy.drivers.abilities.isos import IsoDrives
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import VolumeResizing
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
+from bulkdeploy.drivers.abilities.volume_templates import VolumeTemplates
 from bulkdeploy.drivers.driver import HypervisorDriver
-from bulkdeploy.drivers.guests import Guest, GuestSpec, NicSpec, PowerState, SnapshotSpec, VolumeSpec
+from bulkdeploy.drivers.guests import Guest, GuestSpec, NicSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 POOL = UUID("00000000-0000-4000-8000-0000000000f0")
@@ -24,7 +33,7 @@ _numbers = count(1)
 class Subjects:
     """The pool, network, template and ISO of guests, on hypervisors where these must exist.
 
-    ``volumes``: how many a guest has, its root disk included; 1 where there is no Ability.DATA_VOLUMES.
+    ``volumes``: how many a guest has, its root disk included; 1 where there is no DataVolumes.
     """
 
     pool_uuid: UUID = POOL
@@ -142,27 +151,33 @@ class Caller:
 
     def scale(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_scaled``."""
-        self.driver.ensure_scaled(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+        LiveScaling.of(self.driver).ensure_scaled(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def devices(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_devices``."""
-        self.driver.ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+        DeviceChanges.of(self.driver).ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def drive(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_drive``."""
-        self.driver.ensure_drive(host, guest, fence=self.fence, timeout_s=self.timeout_s)
+        IsoDrives.of(self.driver).ensure_drive(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def resize(self, host: HostAddress | None, guest: GuestSpec, volume: VolumeSpec) -> None:
         """``ensure_resized``."""
-        self.driver.ensure_resized(host, guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
+        VolumeResizing.of(self.driver).ensure_resized(
+            host, guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s
+        )
 
     def size_of(self, guest: GuestSpec, volume: VolumeSpec) -> int | None:
         """``size_of``."""
-        return self.driver.size_of(guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s)
+        return VolumeResizing.of(self.driver).size_of(
+            guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s
+        )
 
     def make_template(self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID) -> None:
         """``ensure_template_made``."""
-        self.driver.ensure_template_made(guest, volume, template_uuid, fence=self.fence, timeout_s=self.timeout_s)
+        VolumeTemplates.of(self.driver).ensure_template_made(
+            guest, volume, template_uuid, fence=self.fence, timeout_s=self.timeout_s
+        )
 
     def ensure_iso(self, host: HostAddress, guest: GuestSpec) -> None:
         """``ensure_template`` of the ISO in a guest's drive."""
@@ -171,16 +186,31 @@ class Caller:
 
     def snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
         """``ensure_snapshot``."""
-        self.driver.ensure_snapshot(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
+        Snapshots.of(self.driver).ensure_snapshot(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
 
     def revert(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
         """``ensure_reverted``."""
-        self.driver.ensure_reverted(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
+        Snapshots.of(self.driver).ensure_reverted(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
 
     def remove_snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
         """``ensure_snapshot_absent``."""
-        self.driver.ensure_snapshot_absent(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
+        Snapshots.of(self.driver).ensure_snapshot_absent(
+            host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s
+        )
 
     def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
         """``ensure_migrated``."""
-        self.driver.ensure_migrated(source, destination, guest, fence=self.fence, timeout_s=self.timeout_s)
+        LiveMigration.of(self.driver).ensure_migrated(
+            source, destination, guest, fence=self.fence, timeout_s=self.timeout_s
+        )
+
+
+class AbilityContract:
+    """The base class of suites for abilities. ``DriverContract`` requires the suites of a driver's abilities."""
+
+    suites: ClassVar[dict[type, type[Ability]]] = {}
+
+    def __init_subclass__(cls, of: type[Ability] | None = None) -> None:
+        if of is not None:
+            AbilityContract.suites[cls] = of
+        super().__init_subclass__()

@@ -1,13 +1,14 @@
 """The contract of drivers that measure the usage of hosts and guests."""
 
 from bulkdeploy.domain.virtual_machines.usage import GuestUsage, HostUsage
-from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, Caller, Rig
+from bulkdeploy.drivers.abilities.usage import UsageFigures
+from bulkdeploy.drivers.contract_suites.subjects import PATIENCE_S, AbilityContract, Caller, Rig
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 
 
 def _usage(rig: Rig, host: HostAddress) -> HostUsage:
-    (answer,) = rig.driver.usage_of_hosts([host], timeout_s=PATIENCE_S)
+    (answer,) = UsageFigures.of(rig.driver).usage_of_hosts([host], timeout_s=PATIENCE_S)
     assert not isinstance(answer, DriverError), answer
     return answer
 
@@ -17,7 +18,7 @@ def _totals(usage: GuestUsage) -> tuple[int, ...]:
     return (usage.cpu_ns, *traffic, usage.reads, usage.writes)
 
 
-class UsageContract:
+class UsageContract(AbilityContract, of=UsageFigures):
     """Figures of running guests are totals that grow; guests that do not run have none.
 
     Subclasses give the fixtures ``rig`` and ``caller``.
@@ -27,7 +28,7 @@ class UsageContract:
         """Hosts answer in the order in which they are named; each guest is measured on its own host only."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
-        first, second = rig.driver.usage_of_hosts(rig.hosts[:2], timeout_s=PATIENCE_S)
+        first, second = UsageFigures.of(rig.driver).usage_of_hosts(rig.hosts[:2], timeout_s=PATIENCE_S)
         assert isinstance(first, HostUsage)
         assert isinstance(second, HostUsage)
         assert (first.uuid, second.uuid) == (rig.hosts[0].uuid, rig.hosts[1].uuid)

@@ -4,11 +4,12 @@ from uuid import uuid4
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig
+from bulkdeploy.drivers.abilities.volume_templates import VolumeTemplates
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig
 from bulkdeploy.drivers.errors import DriverError
 
 
-class VolumeTemplateContract:
+class VolumeTemplateContract(AbilityContract, of=VolumeTemplates):
     """A volume of a guest that does not run becomes a template, once."""
 
     @pytest.mark.parametrize("times", [1, 3])

@@ -6,11 +6,12 @@ from dataclasses import replace
 
 import pytest
 
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
+from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of, volume_uuids
 from bulkdeploy.drivers.errors import DriverError
 
 
-class VolumeContract:
+class VolumeContract(AbilityContract, of=DataVolumes):
     """A volume that no guest uses is removed, once and for all; one in use stays whole."""
 
     @pytest.mark.parametrize("times", [1, 3])

@@ -15,15 +15,17 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 from uuid import UUID
 
 from typing_extensions import override
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.driver import HypervisorDriver, call_each
+from bulkdeploy.drivers.abilities.consoles import VncConsoles
+from bulkdeploy.drivers.abilities.custom_actions import CustomAction, CustomActions
+from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import ANY_HOST, DriverError, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.parallel_calls import call_each
 from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.extension.options import ExtensionOptions
 from bulkdeploy.drivers.extension.payload import (
@@ -41,7 +43,7 @@ from bulkdeploy.drivers.extension.payload import (
     without_prefix,
 )
 from bulkdeploy.drivers.extension.program import ActionFailed, Program
-from bulkdeploy.drivers.guests import ConsoleKind, CustomAction, Guest, GuestSpec, PowerState
+from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import FencedGuest, Overtaken
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
@@ -107,11 +109,10 @@ class _Kept:
         return None if read is None else cls(**{**read, "made": Made(read["made"])})
 
 
-class ExtensionDriver(HypervisorDriver):
+class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
     """See the module."""
 
     options_model = ExtensionOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset({Ability.VNC_CONSOLE, Ability.CUSTOM_ACTIONS})
 
     def __init__(self, options: ExtensionOptions) -> None:
         self._options = options
@@ -246,12 +247,8 @@ class ExtensionDriver(HypervisorDriver):
             ):
                 raise DriverError("delete", ANY_HOST, f"it is the root disk of guest {guest_uuid}", transient=True)
 
-    def open_console(
-        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
-    ) -> socket.socket:
+    def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
         """Open the screen of a guest, if the action ``getconsole`` of the extension returns a VNC server."""
-        if kind is not ConsoleKind.VNC:
-            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
         return _Call(self, host, guest_uuid, 0, timeout_s).open_screen()
 
     @property

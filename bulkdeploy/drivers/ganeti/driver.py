@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Any, ClassVar, NoReturn, Self
+from typing import Any, NoReturn, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
@@ -18,8 +18,11 @@ import structlog
 from typing_extensions import override
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes
+from bulkdeploy.drivers.abilities.starts import TemplateVariants
+from bulkdeploy.drivers.abilities.storage_units import StorageRepair, StorageUnit
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall, RemoveCall, StartCall, StopCall
 from bulkdeploy.drivers.errors import ANY_HOST, DriverError, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
@@ -78,20 +81,10 @@ class _Instance:
     """Nodes that the instance left while they were silent: a copy may still run there."""
 
 
-class GanetiDriver(BatchDriver):
+class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, TemplateVariants, BatchDriver):
     """See the module."""
 
     options_model = GanetiOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {
-            Ability.DATA_VOLUMES,
-            Ability.LIVE_MIGRATION,
-            Ability.RESIZE_VOLUMES,
-            Ability.STORAGE_UNITS,
-            Ability.STORAGE_REPAIR,
-            Ability.TEMPLATE_VARIANTS,
-        }
-    )
     device_parameters = DEVICE_PARAMETERS
     is_watched = True
     gathering_s = 0.5  # of its own CPU Ganeti spends more on each request

@@ -14,20 +14,26 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from contextlib import contextmanager
 from functools import partial
 from threading import BoundedSemaphore
-from typing import Any, ClassVar, Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 from uuid import UUID
 
 from typing_extensions import override
 
 from bulkdeploy.domain.units import MIB
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.driver import HypervisorDriver, call_each
+from bulkdeploy.drivers.abilities.consoles import SerialConsoles
+from bulkdeploy.drivers.abilities.devices import HotPlugNics, HotPlugVolumes
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes, ShrinkingVolumes
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
+from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import ANY_HOST, DriverError, lost_volume, refuse_lost_volumes
 from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
+from bulkdeploy.drivers.exchanges.parallel_calls import call_each
 from bulkdeploy.drivers.exchanges.turns import Turns
-from bulkdeploy.drivers.guests import ConsoleKind, Guest, GuestSpec, PowerState, SnapshotSpec, VolumeSpec
+from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.images.images import opened_image
 from bulkdeploy.drivers.incus.console import CONSOLE, open_serial
@@ -89,22 +95,20 @@ NO_VOLUME = "Failed getting instance pool"
 """Incus's text where it made an instance, and then died before it made the instance's root volume."""
 
 
-class IncusDriver(HypervisorDriver):
+class IncusDriver(
+    DataVolumes,
+    LiveScaling,
+    HotPlugVolumes,
+    HotPlugNics,
+    GrowingVolumes,
+    SerialConsoles,
+    Snapshots,
+    ShrinkingVolumes,
+    HypervisorDriver,
+):
     """See the module."""
 
     options_model = IncusOptions
-    abilities: ClassVar[frozenset[Ability]] = frozenset(
-        {
-            Ability.DATA_VOLUMES,
-            Ability.LIVE_SCALING,
-            Ability.HOT_PLUG_VOLUMES,
-            Ability.HOT_PLUG_NICS,
-            Ability.RESIZE_VOLUMES,
-            Ability.SERIAL_CONSOLE,
-            Ability.SNAPSHOTS,
-            Ability.SHRINK_VOLUMES,
-        }
-    )
     is_watched = True
 
     def __init__(self, options: IncusOptions, incus: Incus) -> None:
@@ -502,15 +506,10 @@ class IncusDriver(HypervisorDriver):
 
     # Consoles
 
-    def open_console(
-        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
-    ) -> socket.socket:
-        """Open a serial console.
+    # There are no VNC consoles, because Incus shows screens by SPICE.
 
-        Other consoles are not supported, because Incus shows screens by SPICE and not by VNC.
-        """
-        if kind is not ConsoleKind.SERIAL:
-            return super().open_console(host, guest_uuid, kind, timeout_s=timeout_s)
+    @override
+    def open_serial_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
         return _Call(self, host, guest_uuid, 0, timeout_s).open_serial()
 
     # Lists

@@ -12,7 +12,7 @@ from xml.etree import ElementTree as Tree
 
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES
 from bulkdeploy.domain.virtual_machines.firmware import BootMode
-from bulkdeploy.drivers.guests import GuestNic
+from bulkdeploy.drivers.abilities.details import GuestNic
 from bulkdeploy.drivers.libvirt.disk_sources import DiskSource, place_of
 
 NAMESPACE = "https://bulkdeploy.dev/libvirt/1"

@@ -21,21 +21,30 @@ from typing_extensions import override
 from bulkdeploy.domain.infrastructure.storage_urls import RBD, read_storage_url
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.virtual_machines.usage import HostUsage, PoolUsage
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.abilities.host_files import FileState, HostFile
-from bulkdeploy.drivers.abilities.storage_units import StorageUnit
-from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, HypervisorDriver, call_each
-from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
-from bulkdeploy.drivers.guests import (
-    ConsoleKind,
-    Guest,
-    GuestCheck,
-    GuestDetails,
-    GuestSpec,
-    PowerState,
+from bulkdeploy.drivers.abilities.consoles import SerialConsoles, VncConsoles
+from bulkdeploy.drivers.abilities.details import DescribedGuests, GuestDetails
+from bulkdeploy.drivers.abilities.devices import HotPlugNics, HotPlugVolumes
+from bulkdeploy.drivers.abilities.guest_agents import GuestAgents
+from bulkdeploy.drivers.abilities.host_files import FileState, HostFile, HostFiles
+from bulkdeploy.drivers.abilities.isos import IsoDrives
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes, ShrinkingVolumes
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.security_groups import SecurityGroupFilters
+from bulkdeploy.drivers.abilities.snapshots import (
+    LiveSnapshots,
+    MemorySnapshots,
     SnapshotSpec,
-    VolumeSpec,
+    VolumeSnapshots,
 )
+from bulkdeploy.drivers.abilities.starts import GuestPasswords, UefiFirmware
+from bulkdeploy.drivers.abilities.storage_units import StorageUnit, StorageUnits
+from bulkdeploy.drivers.abilities.usage import UsageFigures
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
+from bulkdeploy.drivers.driver import HypervisorDriver, answers_of_ports
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.exchanges.parallel_calls import HOSTS_AT_ONCE, call_each
+from bulkdeploy.drivers.guests import Guest, GuestCheck, GuestSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import (
@@ -118,37 +127,34 @@ CONSOLE_LOGS = "console_logs"
 """Key of the files on hosts that have what a guest wrote to its serial console: path by the host's uuid."""
 
 
-class LibvirtDriver(HypervisorDriver):
+class LibvirtDriver(
+    DataVolumes,
+    LiveMigration,
+    LiveScaling,
+    HotPlugVolumes,
+    HotPlugNics,
+    IsoDrives,
+    UefiFirmware,
+    GrowingVolumes,
+    ShrinkingVolumes,
+    GuestPasswords,
+    UsageFigures,
+    GuestAgents,
+    VncConsoles,
+    SerialConsoles,
+    SecurityGroupFilters,
+    DescribedGuests,
+    MemorySnapshots,
+    LiveSnapshots,
+    VolumeSnapshots,
+    StorageUnits,
+    HostFiles,
+    HypervisorDriver,
+):
     """The driver for libvirt hosts. It keeps only connections; all state is in the service's records."""
 
     options_model = LibvirtOptions
     device_parameters = MappingProxyType({Device.DISK: frozenset({CACHE, *RATES})})
-    abilities = frozenset(
-        {
-            Ability.DATA_VOLUMES,
-            Ability.LIVE_MIGRATION,
-            Ability.LIVE_SCALING,
-            Ability.HOT_PLUG_VOLUMES,
-            Ability.HOT_PLUG_NICS,
-            Ability.ISOS,
-            Ability.UEFI,
-            Ability.RESIZE_VOLUMES,
-            Ability.SHRINK_VOLUMES,
-            Ability.GUEST_PASSWORDS,
-            Ability.USAGE,
-            Ability.GUEST_AGENTS,
-            Ability.VNC_CONSOLE,
-            Ability.SERIAL_CONSOLE,
-            Ability.SECURITY_GROUPS,
-            Ability.GUEST_DETAILS,
-            Ability.SNAPSHOTS,
-            Ability.MEMORY_SNAPSHOTS,
-            Ability.LIVE_SNAPSHOTS,
-            Ability.VOLUME_SNAPSHOTS,
-            Ability.STORAGE_UNITS,
-            Ability.HOST_FILES,
-        }
-    )
     is_watched = True
 
     def __init__(self, options: LibvirtOptions) -> None:
@@ -190,8 +196,10 @@ class LibvirtDriver(HypervisorDriver):
         return self._links.run("connect", address, deadline, work)
 
     @override
-    def guests_of_host(self, host: HostAddress, *, timeout_s: float) -> Sequence[Guest]:
-        return self._links.run("look", host, Deadline(timeout_s), _list_guests)
+    def look_at_hosts(
+        self, hosts: Sequence[HostAddress], *, timeout_s: float
+    ) -> list[Sequence[Guest] | DriverError]:
+        return call_each(hosts, lambda host: self._links.run("look", host, Deadline(timeout_s), _list_guests))
 
     @override
     def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
@@ -229,8 +237,7 @@ class LibvirtDriver(HypervisorDriver):
                     return dict.fromkeys(by_host[host], False)
             return dict(found)
 
-        ports = [check for check in checks if check.check.port is not None]
-        answers = dict(super().answers_of_guests(ports, timeout_s=timeout_s))
+        answers = answers_of_ports(checks, timeout_s=timeout_s)
         for found in call_each(list(by_host), ping):
             if not isinstance(found, DriverError):
                 answers |= found
@@ -578,16 +585,15 @@ class LibvirtDriver(HypervisorDriver):
 
     # Consoles
 
-    def open_console(
-        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
-    ) -> socket.socket:
-        """Open a console of a guest. Each serial console has its own connection to the host."""
-
+    @override
+    def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
         def screen(call: HostCall) -> socket.socket:
             return open_screen(call, running_guest(call, "console", guest_uuid)[0])
 
-        if kind is ConsoleKind.VNC:
-            return self._links.run("console", host, Deadline(timeout_s), screen)
+        return self._links.run("console", host, Deadline(timeout_s), screen)
+
+    def open_serial_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
+        """Open the serial console of a guest. Each serial console has its own connection to the host."""
 
         def serial() -> socket.socket:
             with self._links.link(host).open_alone(host, Deadline(timeout_s)) as call, call.failing("console"):

@@ -9,8 +9,9 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from uuid import UUID
 
+from bulkdeploy.drivers.abilities.snapshots import SnapshotSpec
 from bulkdeploy.drivers.errors import ANY_HOST, DriverError
-from bulkdeploy.drivers.guests import GuestSpec, SnapshotSpec, VolumeSpec
+from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import GuestCalls, running_guest

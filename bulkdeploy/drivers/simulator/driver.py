@@ -21,21 +21,29 @@ from typing_extensions import override
 
 from bulkdeploy.domain.virtual_machines.device_parameters import CACHE, RATES, Device
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.abilities.host_files import FileState, HostFile
-from bulkdeploy.drivers.abilities.storage_units import TYPES_OF_POOLS, StorageUnit
+from bulkdeploy.drivers.abilities.details import DescribedGuests, GuestDetails, GuestNic
+from bulkdeploy.drivers.abilities.devices import HotPlugNics, HotPlugVolumes
+from bulkdeploy.drivers.abilities.guest_agents import GuestAgents
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
+from bulkdeploy.drivers.abilities.host_files import FileState, HostFile, HostFiles
+from bulkdeploy.drivers.abilities.isos import IsoDrives
+from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes, ShrinkingVolumes
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
+from bulkdeploy.drivers.abilities.snapshots import (
+    LiveSnapshots,
+    MemorySnapshots,
+    SnapshotSpec,
+    VolumeSnapshots,
+)
+from bulkdeploy.drivers.abilities.starts import GuestPasswords
+from bulkdeploy.drivers.abilities.storage_units import TYPES_OF_POOLS, StorageRepair, StorageUnit
+from bulkdeploy.drivers.abilities.usage import UsageFigures
+from bulkdeploy.drivers.abilities.volume_templates import VolumeTemplates
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
 from bulkdeploy.drivers.batches import Answer, BatchDriver, GuestCall
 from bulkdeploy.drivers.errors import ANY_HOST, DriverError
-from bulkdeploy.drivers.guests import (
-    Guest,
-    GuestCheck,
-    GuestDetails,
-    GuestNic,
-    GuestSpec,
-    PowerState,
-    SnapshotSpec,
-    VolumeSpec,
-)
+from bulkdeploy.drivers.guests import Guest, GuestCheck, GuestSpec, PowerState, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.simulator.calls import BUSY, STEPS, SimulatedCall, made_volumes, nic_details, write_calls
 from bulkdeploy.drivers.simulator.database import ensure_database
@@ -67,7 +75,28 @@ GUESTS: LiteralString = (
 )
 
 
-class SimulatorDriver(BatchDriver):
+class SimulatorDriver(
+    DataVolumes,
+    LiveMigration,
+    LiveScaling,
+    HotPlugVolumes,
+    HotPlugNics,
+    IsoDrives,
+    GrowingVolumes,
+    ShrinkingVolumes,
+    GuestPasswords,
+    HostFencing,
+    UsageFigures,
+    GuestAgents,
+    DescribedGuests,
+    MemorySnapshots,
+    LiveSnapshots,
+    VolumeSnapshots,
+    VolumeTemplates,
+    StorageRepair,
+    HostFiles,
+    BatchDriver,
+):
     """The driver over the simulator's database, which ``ensure_database`` has made.
 
     An answered call survives a power cut. Flushes of calls that end together are one flush
@@ -87,31 +116,6 @@ class SimulatorDriver(BatchDriver):
     device_parameters = MappingProxyType({Device.DISK: frozenset({CACHE, *RATES})})
     is_watched = True
     guests_may_end = False
-    abilities = frozenset(
-        {
-            Ability.DATA_VOLUMES,
-            Ability.LIVE_MIGRATION,
-            Ability.LIVE_SCALING,
-            Ability.HOT_PLUG_VOLUMES,
-            Ability.HOT_PLUG_NICS,
-            Ability.ISOS,
-            Ability.RESIZE_VOLUMES,
-            Ability.SHRINK_VOLUMES,
-            Ability.GUEST_PASSWORDS,
-            Ability.HOST_FENCING,
-            Ability.USAGE,
-            Ability.GUEST_AGENTS,
-            Ability.GUEST_DETAILS,
-            Ability.SNAPSHOTS,
-            Ability.MEMORY_SNAPSHOTS,
-            Ability.LIVE_SNAPSHOTS,
-            Ability.VOLUME_SNAPSHOTS,
-            Ability.VOLUME_TEMPLATES,
-            Ability.STORAGE_UNITS,
-            Ability.STORAGE_REPAIR,
-            Ability.HOST_FILES,
-        }
-    )
 
     def __init__(
         self,

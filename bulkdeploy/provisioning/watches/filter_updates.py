@@ -14,9 +14,9 @@ from typing import Any
 import structlog
 from sqlalchemy import Engine, Row
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.driver import HOSTS_AT_ONCE
+from bulkdeploy.drivers.abilities.security_groups import SecurityGroupFilters
 from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.exchanges.parallel_calls import HOSTS_AT_ONCE
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
 from bulkdeploy.processes.failpoints import Failpoint
@@ -58,7 +58,7 @@ class FilterUpdates:
 
     def _filters(self, hypervisor: str) -> bool:
         try:
-            return Ability.SECURITY_GROUPS in self._drivers.driver_for(hypervisor).abilities
+            return SecurityGroupFilters in self._drivers.driver_for(hypervisor).abilities
         except NoDriverFor:
             return False
 
@@ -68,7 +68,7 @@ class FilterUpdates:
         Returns how many guests now have their current rules.
         """
         try:
-            driver = self._drivers.driver_for(host.hypervisor)
+            driver = SecurityGroupFilters.of(self._drivers.driver_for(host.hypervisor), "filter", host)
             filtered = set(driver.ensure_filters(host, [vm.uuid for vm in vms], timeout_s=self._timeout_s))
         except DriverError as error:
             log.warning("filters_not_updated", host=host.name, guests=len(vms), why=str(error))

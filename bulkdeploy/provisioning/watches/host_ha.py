@@ -33,7 +33,7 @@ from bulkdeploy.domain.infrastructure.host_ha import (
 )
 from bulkdeploy.domain.infrastructure.power import PowerAction, PowerState
 from bulkdeploy.domain.infrastructure.topology import HostResourceState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
@@ -209,7 +209,7 @@ class HostHa:
         if row.has_bmc:
             return True
         try:
-            return Ability.HOST_FENCING in self._drivers.driver_for(row.hypervisor).abilities
+            return HostFencing in self._drivers.driver_for(row.hypervisor).abilities
         except NoDriverFor:
             return False
 

@@ -31,7 +31,7 @@ from sqlalchemy import Connection, Engine, Row
 
 from bulkdeploy.domain.alerts import Alert, AlertType
 from bulkdeploy.domain.infrastructure.topology import HostState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
 from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import DriverError, HostDrained
 from bulkdeploy.drivers.guests import Guest, PowerState
@@ -159,7 +159,7 @@ class HostWatch:
                 [
                     one
                     for one in down
-                    if not one.host.has_ha and Ability.HOST_FENCING in drivers[one.host.hypervisor].abilities
+                    if not one.host.has_ha and HostFencing in drivers[one.host.hypervisor].abilities
                 ],
             )
         for one in seen:

@@ -11,7 +11,7 @@ from uuid import UUID
 import structlog
 from sqlalchemy import Connection, Engine
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.details import DescribedGuests
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows
@@ -49,7 +49,7 @@ class UnmanagedGuests:
         found: list[GuestWithoutRow] = []
         was_complete = True
         for driver in self._drivers:
-            if Ability.GUEST_DETAILS in driver.abilities:
+            if DescribedGuests in driver.abilities:
                 try:
                     found += guests_without_rows(driver, unknown)
                 except DriverError as error:

@@ -8,7 +8,7 @@ from sqlalchemy import Connection, Engine
 
 from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.virtual_machines.usage import HostUsage
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.usage import UsageFigures
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import FindsDrivers, NoDriverFor
@@ -66,7 +66,7 @@ class UsageWatch:
             driver = self._drivers.driver_for(hypervisor)
         except NoDriverFor:
             return
-        if Ability.USAGE not in driver.abilities:
+        if UsageFigures not in driver.abilities:
             return
         with read_only(self._engine) as connection:
             rows = watched_hosts(connection, [hypervisor])
@@ -74,7 +74,7 @@ class UsageWatch:
         for at in range(0, len(hosts), MOST_HOSTS):
             some = hosts[at : at + MOST_HOSTS]
             try:
-                answers = driver.usage_of_hosts(some, timeout_s=self._timeout_s)
+                answers = UsageFigures.of(driver, "usage", None).usage_of_hosts(some, timeout_s=self._timeout_s)
             except DriverError as error:
                 log.warning("usage_not_measured", hypervisor=hypervisor, why=str(error))
                 return

@@ -6,7 +6,7 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.deployments.health_checks import HealthCheck
 from bulkdeploy.domain.errors import InvalidParameter
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.guest_agents import GuestAgents
 from bulkdeploy.services.abilities import find_missing_ability
 from bulkdeploy.services.system import System
 from bulkdeploy.store.deployments.guest_health import addresses_of_guests, hypervisors_of_vms
@@ -27,7 +27,7 @@ def require_checkable(
     """
     if check.port is None:
         for hypervisor in hypervisors_of_vms(connection, vm_ids):
-            missing = find_missing_ability(system.drivers, hypervisor, Ability.GUEST_AGENTS)
+            missing = find_missing_ability(system.drivers, hypervisor, GuestAgents)
             if missing is not None:
                 raise InvalidParameter(parameter, value, f"its health check is {check}, but {missing}")
         return

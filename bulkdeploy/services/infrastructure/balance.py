@@ -11,7 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.migration import LiveMigration
 from bulkdeploy.placement.balance import BalancePlan, Score
 from bulkdeploy.provisioning.kinds.infrastructure.balance_zone import BALANCE
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
@@ -138,7 +138,7 @@ def balance_scope(system: System, place: EntityRef, zone_id: int) -> BalanceScop
     able = frozenset(
         kind
         for kind in HypervisorType
-        if (driver := system.drivers.find(kind)) is not None and Ability.LIVE_MIGRATION in driver.abilities
+        if (driver := system.drivers.find(kind)) is not None and LiveMigration in driver.abilities
     )
     return BalanceScope(
         zone_id,

@@ -10,7 +10,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import HostState
 from bulkdeploy.domain.jobs import PLANNED
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.provisioning.kinds.infrastructure.evacuate_host import BY_DRIVER, EVACUATE_HOST, MODE
 from bulkdeploy.scheduling.moves import STARTING
@@ -64,7 +64,7 @@ def evacuate_host(
         raise InvalidParameter("id", uuid, "the host was removed")
     driver = require_driver(system.drivers, row.hypervisor, "id", uuid)
     has_bmc = read_used_bmc(connection, host.id) is not None
-    by_driver = has_bmc or Ability.HOST_FENCING in driver.abilities
+    by_driver = has_bmc or HostFencing in driver.abilities
     if answers and not (force and by_driver):
         way = "force must be true, which fences it" if by_driver else f"driver {driver.name!r} cannot fence it"
         raise InvalidParameter(

@@ -4,10 +4,9 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.abilities.host_files import HostFile
-from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, HypervisorDriver
+from bulkdeploy.drivers.abilities.host_files import HostFile, HostFiles
 from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.exchanges.parallel_calls import HOSTS_AT_ONCE
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.services.abilities import has_ability
@@ -40,11 +39,11 @@ def push(
     Checksums and modes are compared before, and again after files were written. Hosts whose driver does not support
     files are left out. If ``dry_run`` is true, files are only compared.
     """
-    able = [host for host in hosts if files and has_ability(drivers, host.hypervisor, Ability.HOST_FILES)]
+    able = [host for host in hosts if files and has_ability(drivers, host.hypervisor, HostFiles)]
 
     def push_to(host: HostAddress) -> Pushed:
         try:
-            driver = drivers.driver_for(host.hypervisor)
+            driver = HostFiles.of(drivers.driver_for(host.hypervisor), "files", host)
             paths = _put(driver, host, files, dry_run=dry_run, timeout_s=timeout_s)
         except DriverError as error:
             return Pushed(host, problem=str(error))
@@ -68,7 +67,7 @@ def audit_files(
 
 
 def _put(
-    driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], *, dry_run: bool, timeout_s: float
+    driver: HostFiles, host: HostAddress, files: Sequence[HostFile], *, dry_run: bool, timeout_s: float
 ) -> list[str]:
     others = _others(driver, host, files, timeout_s)
     if dry_run or not others:
@@ -81,9 +80,7 @@ def _put(
     return [file.path for file in others]
 
 
-def _others(
-    driver: HypervisorDriver, host: HostAddress, files: Sequence[HostFile], timeout_s: float
-) -> list[HostFile]:
+def _others(driver: HostFiles, host: HostAddress, files: Sequence[HostFile], timeout_s: float) -> list[HostFile]:
     """Return the files that are missing on the host or have different contents."""
     there = driver.states_of_files(host, [file.path for file in files], timeout_s=timeout_s)
     return [file for file in files if there.get(file.path) != file.state]

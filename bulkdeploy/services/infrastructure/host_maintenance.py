@@ -14,7 +14,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import HostResourceState
 from bulkdeploy.domain.jobs import PLANNED
 from bulkdeploy.domain.virtual_machines.virtual_machines import one_of
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.migration import LiveMigration
 from bulkdeploy.provisioning.kinds.infrastructure.migrate_host import MIGRATE_HOST
 from bulkdeploy.provisioning.kinds.infrastructure.prepare_host_for_maintenance import PREPARE_HOST
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
@@ -62,7 +62,7 @@ def prepare_host_for_maintenance(
     """
     row = _locked(connection, host, PREPARE_HOST.states)
     if holds_vms(connection, host.id):
-        require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
+        require_ability(system.drivers, row.hypervisor, LiveMigration, "id", str(host.uuid))
     shown = moves_off(connection, caller, host.id, MIGRATING, plan)
     if shown is not None and plan is not None and plan.dry_run:
         return shown
@@ -94,7 +94,7 @@ def migrate_host(
     """
     row = _locked(connection, host, MIGRATE_HOST.states)
     if holds_vms(connection, host.id):
-        require_ability(system.drivers, row.hypervisor, Ability.LIVE_MIGRATION, "id", str(host.uuid))
+        require_ability(system.drivers, row.hypervisor, LiveMigration, "id", str(host.uuid))
     shown = moves_off(connection, caller, host.id, MIGRATING, plan)
     if shown is not None and plan is not None and plan.dry_run:
         return shown

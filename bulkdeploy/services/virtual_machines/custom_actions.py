@@ -26,7 +26,7 @@ from bulkdeploy.domain.virtual_machines.custom_actions import (
     declared_parameters,
     message_of,
 )
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.custom_actions import CustomActions
 from bulkdeploy.provisioning.kinds.virtual_machines.run_custom_action import RUN_CUSTOM_ACTION
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.live_entities import hold
@@ -58,8 +58,8 @@ class Extension:
 def read_extension(system: System) -> Extension | None:
     """Return the extension that the settings configure for a hypervisor, or None if none is configured."""
     for driver in system.drivers:
-        if driver.program is not None:
-            path = driver.program
+        if CustomActions in driver.abilities:
+            path = CustomActions.of(driver).program
             return Extension(uuid5(EXTENSIONS, "extension"), path.stem, str(path), path.is_file())
     return None
 
@@ -175,7 +175,7 @@ def run_custom_action(
     values = checked_values(action.parameters, given)
 
     def check(_: Connection, locked: Row[Any]) -> None:
-        require_ability(system.drivers, locked.hypervisor, Ability.CUSTOM_ACTIONS, "resourceid", str(vm.uuid))
+        require_ability(system.drivers, locked.hypervisor, CustomActions, "resourceid", str(vm.uuid))
 
     params = {
         "action": _run_of(action, row.name, require_extension(system, None).name),

@@ -11,8 +11,7 @@ from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.driver import CONSOLES
-from bulkdeploy.drivers.guests import ConsoleKind
+from bulkdeploy.drivers.abilities.consoles import ConsoleKind, SerialConsoles, VncConsoles
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.security.random_texts import random_text
 from bulkdeploy.services.abilities import require_ability
@@ -61,7 +60,8 @@ def new_token(
     """
     row = read_vm_row(connection, vm.id)
     require_access(connection, caller, row.account_id, f"virtual machine {vm.uuid}")
-    require_ability(system.drivers, row.hypervisor, CONSOLES[kind], VM, str(vm.uuid))
+    ability = VncConsoles if kind is ConsoleKind.VNC else SerialConsoles
+    require_ability(system.drivers, row.hypervisor, ability, VM, str(vm.uuid))
     if row.removed is not None or row.state != VmState.RUNNING:
         rule = f"only a running virtual machine has a console; its state is {row.state}"
         raise InvalidParameter(VM, str(vm.uuid), rule)
@@ -95,9 +95,13 @@ def connect(system: System, console: Console) -> socket.socket:
     Raises:
         DriverError: the console cannot be reached.
     """
-    driver = system.drivers.driver_for(console.host.hypervisor)
+    driver, host = system.drivers.driver_for(console.host.hypervisor), console.host
     with working_for(current_request(), console.user_id):
-        return driver.open_console(console.host, console.vm_uuid, console.kind, timeout_s=system.driver_timeout_s)
+        if console.kind is ConsoleKind.VNC:
+            screens = VncConsoles.of(driver, "console", host)
+            return screens.open_vnc_console(host, console.vm_uuid, timeout_s=system.driver_timeout_s)
+        consoles = SerialConsoles.of(driver, "console", host)
+        return consoles.open_serial_console(host, console.vm_uuid, timeout_s=system.driver_timeout_s)
 
 
 def _joined(token: str, extra: str) -> str:

@@ -17,7 +17,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.starts import GuestPasswords
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.passwords import new_guest_password
@@ -47,7 +47,7 @@ def reset_password(
     if given is not None and not GIVEN.fullmatch(given):
         raise InvalidParameter(PASSWORD, "...", "it must be 6 to 128 ASCII characters without spaces")
     with changing(connection, caller, vm, RESET) as (row, _):
-        require_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS, "id", str(vm.uuid))
+        require_ability(system.drivers, row.hypervisor, GuestPasswords, "id", str(vm.uuid))
         if not takes_passwords(connection, row.template_id):
             raise InvalidParameter(
                 "id", str(vm.uuid), "it was deployed from a template that is not password enabled"

@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, Permi
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.migration import LiveMigration
 from bulkdeploy.provisioning.kinds.virtual_machines.scale_and_migrate import SCALE_AND_MIGRATE
 from bulkdeploy.provisioning.kinds.virtual_machines.scale_virtual_machine import SCALE
 from bulkdeploy.scheduling.vm_snapshots import find_spoiled_snapshots
@@ -171,7 +171,7 @@ def scale_virtual_machine(
     owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
     columns = new.columns(connection, seen, owner)
     if may_move:
-        require_ability(system.drivers, seen.hypervisor, Ability.LIVE_MIGRATION, "automigrate", True)
+        require_ability(system.drivers, seen.hypervisor, LiveMigration, "automigrate", True)
     kind = SCALE_AND_MIGRATE if may_move else SCALE
     return submit(connection, system, caller, vm, kind, columns, partial(_check_growing, columns=columns))
 

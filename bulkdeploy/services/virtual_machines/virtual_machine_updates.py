@@ -15,7 +15,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines.device_parameters import VARIANT, is_device_parameter
 from bulkdeploy.domain.virtual_machines.firmware import UEFI
 from bulkdeploy.domain.virtual_machines.virtual_machines import GONE, VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.starts import GuestPasswords
 from bulkdeploy.services.abilities import has_ability
 from bulkdeploy.services.deployments.deployment_groups import check_affinity_groups, check_key_pairs
 from bulkdeploy.services.deployments.deployment_names import require_host_name
@@ -218,7 +218,7 @@ def reset_ssh_key(
         check_key_pairs(connection, names, owner)
         rows.update_vm(connection, row.id, {"key_pairs": list(dict.fromkeys(names))})
         cmd = f"{COMMANDS}.vm.ResetVMSSHKeyCmd"
-        is_shown_once = has_ability(system.drivers, row.hypervisor, Ability.GUEST_PASSWORDS)
+        is_shown_once = has_ability(system.drivers, row.hypervisor, GuestPasswords)
         if is_shown_once and rows.takes_passwords(connection, row.template_id):
             result = with_password(connection, system.cipher, vm, None)
         else:

@@ -13,7 +13,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
 from bulkdeploy.domain.virtual_machines.vm_snapshots import AT_WORK, SnapshotState, SnapshotType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import LiveSnapshots, MemorySnapshots, Snapshots, VolumeSnapshots
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.virtual_machines.create_vm_snapshot import CREATE_VM_SNAPSHOT
 from bulkdeploy.provisioning.kinds.virtual_machines.delete_vm_snapshot import DELETE_VM_SNAPSHOT
@@ -137,7 +137,7 @@ def submit_for(
     with_memory = known.snapshot_type == SnapshotType.DISK_AND_MEMORY
     params = params_of(ref, with_memory=with_memory, volume_uuid=volume_uuid)
 
-    ability = Ability.SNAPSHOTS if volume_uuid is None else Ability.VOLUME_SNAPSHOTS
+    ability = Snapshots if volume_uuid is None else VolumeSnapshots
 
     def check(connection: Connection, row: Row[Any]) -> None:
         require_ability(system.drivers, row.hypervisor, ability, parameter, str(ref.uuid))
@@ -167,7 +167,7 @@ def _check_creation(
     connection: Connection, vm: Row[Any], *, system: System, name: str | None, with_memory: bool
 ) -> None:
     shown, runs = str(vm.uuid), vm.state == VmState.RUNNING
-    require_ability(system.drivers, vm.hypervisor, Ability.SNAPSHOTS, OF_VM, shown)
+    require_ability(system.drivers, vm.hypervisor, Snapshots, OF_VM, shown)
     if not vm.has_job:
         _check_memory(system, vm, with_memory=with_memory, runs=runs)
     if store.has_unmade_volumes(connection, vm.id):
@@ -192,7 +192,7 @@ def _check_memory(system: System, vm: Row[Any], *, with_memory: bool, runs: bool
     if with_memory and not runs:
         raise InvalidParameter("snapshotmemory", "true", f"the virtual machine is {vm.state}; it must be Running")
     if runs:
-        ability = Ability.MEMORY_SNAPSHOTS if with_memory else Ability.LIVE_SNAPSHOTS
+        ability = MemorySnapshots if with_memory else LiveSnapshots
         require_ability(system.drivers, vm.hypervisor, ability, "snapshotmemory", str(with_memory).lower())
 
 

@@ -23,7 +23,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.schedules.snapshot_schedules import FORMS, Interval, Schedule
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import VolumeSnapshots
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
@@ -181,7 +181,7 @@ def _check_volume(connection: Connection, system: System, volume: Row[Any], show
         rule = "it is not attached to a virtual machine; only attached volumes can have snapshots"
         raise InvalidParameter("volumeid", shown, rule)
     hypervisor = read_vm(connection, volume.vm_id).hypervisor
-    require_ability(system.drivers, hypervisor, Ability.VOLUME_SNAPSHOTS, "volumeid", shown)
+    require_ability(system.drivers, hypervisor, VolumeSnapshots, "volumeid", shown)
     if volume.state != READY:
         rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
         raise InvalidParameter("volumeid", shown, rule)

@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.resources import ResourceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
 from bulkdeploy.domain.virtual_machines.vm_snapshots import SnapshotState, SnapshotType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import LiveSnapshots, VolumeSnapshots
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.volumes.create_snapshot import CREATE_SNAPSHOT
 from bulkdeploy.provisioning.kinds.volumes.delete_snapshot import DELETE_SNAPSHOT
@@ -125,9 +125,9 @@ def _check_creation(connection: Connection, vm: Row[Any], *, system: System, vol
     shown = str(volume.uuid)
     if known_volume(connection, volume.id).vm_id != vm.id:
         raise TransactionConflict
-    require_ability(system.drivers, vm.hypervisor, Ability.VOLUME_SNAPSHOTS, OF_VOLUME, shown)
+    require_ability(system.drivers, vm.hypervisor, VolumeSnapshots, OF_VOLUME, shown)
     if vm.state == VmState.RUNNING and not vm.has_job:
-        require_ability(system.drivers, vm.hypervisor, Ability.LIVE_SNAPSHOTS, OF_VOLUME, shown)
+        require_ability(system.drivers, vm.hypervisor, LiveSnapshots, OF_VOLUME, shown)
     if volume.state != READY:
         rule = f"it is {volume.state}; it must be Ready: start its virtual machine once"
         raise InvalidParameter(OF_VOLUME, shown, rule)

@@ -10,7 +10,7 @@ from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import VolumeType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
 from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.volumes.attach_volume import ATTACH_VOLUME
 from bulkdeploy.provisioning.kinds.volumes.detach_volume import DETACH_VOLUME
@@ -55,7 +55,7 @@ def attach_volume(
     check_free(volume)
     seen = store.read_vm(connection, vm.id)
     require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
-    require_ability(system.drivers, seen.hypervisor, Ability.DATA_VOLUMES, OF_VM, str(vm.uuid))
+    require_ability(system.drivers, seen.hypervisor, DataVolumes, OF_VM, str(vm.uuid))
     offering = None if volume.disk_offering_id is None else read_disk_offering(connection, volume.disk_offering_id)
     if offering is not None:
         require_device_parameters(system.drivers, seen.hypervisor, offering.details, "id", str(ref.uuid))

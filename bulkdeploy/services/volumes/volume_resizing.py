@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.domain.units import gib_to_bytes
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.resizing import ShrinkingVolumes
 from bulkdeploy.provisioning.kinds.volumes.resize_volume import RESIZE_VOLUME
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, resize
@@ -71,7 +71,7 @@ def resize_volume(
     params |= {"size_bytes": new.size_bytes, "disk_offering_id": new.disk_offering_id}
     by_job = partial(submit, connection, system, caller, of_vm, RESIZE_VOLUME, params, parameter=OF_VM)
     if new.size_bytes < volume.size_bytes and volume.pool_id is not None:
-        require_ability(system.drivers, seen.hypervisor, Ability.SHRINK_VOLUMES, "id", str(ref.uuid))
+        require_ability(system.drivers, seen.hypervisor, ShrinkingVolumes, "id", str(ref.uuid))
         return by_job(partial(_check_shrinkable, volume=volume, new=new))
     if is_changed_now(connection, RESIZE_VOLUME, of_vm, seen.account_id, partial(_change, connection, volume, new)):
         return _done(connection, caller, ref, volume, new)

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -23,7 +23,8 @@ __all__ = ["fleet", "fleet_simulator_url", "template_database"]
 class Unfenced(SimulatorDriver):
     """A hypervisor that cannot fence, as real ones."""
 
-    abilities = SimulatorDriver.abilities - {Ability.HOST_FENCING}
+
+Unfenced.abilities = SimulatorDriver.abilities - {HostFencing}
 
 
 @pytest.fixture

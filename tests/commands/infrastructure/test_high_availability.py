@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.control import cut_off, join_again
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
@@ -29,7 +29,8 @@ __all__ = ["host"]
 class Unfenced(SimulatorDriver):
     """A hypervisor that cannot fence."""
 
-    abilities = SimulatorDriver.abilities - {Ability.HOST_FENCING}
+
+Unfenced.abilities = SimulatorDriver.abilities - {HostFencing}
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from bulkdeploy.api.app import create_app
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import LiveSnapshots, MemorySnapshots, Snapshots
 from bulkdeploy.drivers.registry import DEFAULT, ConfiguredDriver, Drivers
 from bulkdeploy.drivers.simulator.control import FaultKind, Step
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
@@ -28,7 +28,7 @@ __all__ = ["owned"]
 def volumes_only(system: System) -> Iterator[str]:
     """The URL of an API whose driver declares no snapshots but those of volumes."""
     abilities = SimulatorDriver.abilities - {
-        Ability.SNAPSHOTS, Ability.MEMORY_SNAPSHOTS, Ability.LIVE_SNAPSHOTS
+        Snapshots, MemorySnapshots, LiveSnapshots
     }  # fmt: skip
     driver = ConfiguredDriver("simulator", abilities, not_connected)
     with serving(create_app(replace(system, drivers=Drivers({DEFAULT: driver})))) as url:

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.isos import IsoDrives
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 from bulkdeploy.services.system import System
 from bulkdeploy.wiring.cipher import FernetCipher
@@ -23,12 +23,13 @@ __all__ = ["owned"]
 class Driveless(SimulatorDriver):
     """A hypervisor without drives."""
 
-    abilities = SimulatorDriver.abilities - {Ability.ISOS}
-
     def ensure_drive(self, *arguments: Any, **named: Any) -> None:
         """Must not be called."""
         del arguments, named
         raise AssertionError("it has no drives")
+
+
+Driveless.abilities = SimulatorDriver.abilities - {IsoDrives}
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from uuid import UUID
 
 import pytest
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.security_groups import SecurityGroupFilters
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.provisioning.watches.filter_updates import FilterUpdates
@@ -17,7 +17,7 @@ from tests.support.zones.fleet import Fleet, OneDriver
 class Firewall(OneDriver):
     """Hosts that remember what each guest may receive and send, in words."""
 
-    abilities = frozenset({Ability.SECURITY_GROUPS})
+    abilities = frozenset({SecurityGroupFilters})
     silent = False
 
     def __init__(self, fleet: Fleet) -> None:

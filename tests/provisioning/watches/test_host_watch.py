@@ -24,7 +24,7 @@ class Window(OneDriver):
     """Simulated hosts of which looks tell the guests, as of those that may end by themselves."""
 
     is_watched = guests_may_end = True
-    abilities: frozenset[Ability] = frozenset()
+    abilities: frozenset[type[Ability]] = frozenset()
     reported: frozenset[UUID] = frozenset()
 
     def __init__(self, driver: Any) -> None:

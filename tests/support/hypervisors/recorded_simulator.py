@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.host_fencing import HostFencing
 from bulkdeploy.drivers.batches import Answer, GuestCall, RemoveCall, StartCall
 from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
@@ -10,8 +10,6 @@ from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 
 class RecordedSimulator(SimulatorDriver):
     """A simulator that cannot fence hosts and records, as the driver for libvirt does, which host has a guest."""
-
-    abilities = SimulatorDriver.abilities - {Ability.HOST_FENCING}
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
         """See BatchDriver. Each call is made by itself, with its records before and after it."""
@@ -31,3 +29,6 @@ class RecordedSimulator(SimulatorDriver):
                 fences.release(call.guest_uuid, call.fence)
 
         return answer
+
+
+RecordedSimulator.abilities = SimulatorDriver.abilities - {HostFencing}

@@ -6,8 +6,7 @@ import threading
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.guests import ConsoleKind
+from bulkdeploy.drivers.abilities.consoles import VncConsoles
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.simulator.driver import SimulatorDriver
 
@@ -78,19 +77,15 @@ class Screen:
         viewer.sendall(struct.pack(">BxHHHHHi", 0, 1, 0, 0, WIDTH, HEIGHT, 0) + colour * (WIDTH * HEIGHT))
 
 
-class ScreenDriver(SimulatorDriver):
+class ScreenDriver(VncConsoles, SimulatorDriver):
     """Hypervisors whose guests all have this screen."""
-
-    abilities = frozenset({Ability.VNC_CONSOLE})
 
     def __init__(self, screen: Screen) -> None:
         self._screen = screen
 
-    def open_console(
-        self, host: HostAddress, guest_uuid: UUID, kind: ConsoleKind, *, timeout_s: float
-    ) -> socket.socket:
-        """See HypervisorDriver."""
-        del host, guest_uuid, kind, timeout_s
+    def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
+        """See VncConsoles."""
+        del host, guest_uuid, timeout_s
         return self._screen.open()
 
 

@@ -12,7 +12,7 @@ from bulkdeploy.declare.response_fields import flag, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.storage_units import StorageUnits
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.infrastructure.storage.storage_units import SeenUnit, look
 from bulkdeploy.store.infrastructure.storage import storage_units as store
@@ -50,7 +50,7 @@ def list_storage_units(call: Call) -> Page:
         call.connection, host_ids=None if host is None else [host.id], cluster_id=call.ref_id("clusterid")
     )
     if host is not None and hosts:
-        require_ability(call.system.drivers, hosts[0].hypervisor, Ability.STORAGE_UNITS, "hostid", str(host.uuid))
+        require_ability(call.system.drivers, hosts[0].hypervisor, StorageUnits, "hostid", str(host.uuid))
     page = paging(call)
     seen = look(call.give_back_connection(), call.system.drivers, hosts, timeout_s=call.system.driver_timeout_s)
     rows = [row for row in map(as_row, seen) if _matches(call, row)]

@@ -11,7 +11,7 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.volume_templates import VolumeTemplates
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps
@@ -63,7 +63,7 @@ CREATE_TEMPLATE = JobKind(
     not_done="gave no template of its volume",
     states=frozenset({VmState.STOPPED}),
     move=None,
-    ability=Ability.VOLUME_TEMPLATES,
+    ability=VolumeTemplates,
     spoils_snapshots=False,
     if_abandoned=NOT_MADE,
     if_never_begun=NOT_MADE,

@@ -9,7 +9,7 @@ from typing_extensions import override
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import HotPlugNics
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import (
     DEVICE,
@@ -55,7 +55,7 @@ ADD_NIC = JobKind(
     not_done="did not get the nic",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.HOT_PLUG_NICS,
+    ability=HotPlugNics,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

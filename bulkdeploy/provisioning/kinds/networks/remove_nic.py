@@ -8,7 +8,7 @@ from typing_extensions import override
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import HotPlugNics
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import DEVICE_FAILPOINTS, DEVICE_STATES, TakeDevice
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
@@ -47,7 +47,7 @@ REMOVE_NIC = JobKind(
     not_done="did not lose the nic",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.HOT_PLUG_NICS,
+    ability=HotPlugNics,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

@@ -8,7 +8,7 @@ from typing_extensions import override
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.isos import IsoDrives
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import DEVICE_FAILPOINTS, DEVICE_STATES, PLUG_COMMIT
 from bulkdeploy.provisioning.isos import ChangeDrive
@@ -37,7 +37,7 @@ ATTACH_ISO = JobKind(
     not_done="did not get the ISO",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.ISOS,
+    ability=IsoDrives,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

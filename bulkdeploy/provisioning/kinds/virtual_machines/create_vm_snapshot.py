@@ -8,8 +8,7 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.guests import SnapshotSpec
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
@@ -51,7 +50,7 @@ CREATE_VM_SNAPSHOT = JobKind(
     not_done="got no snapshot",
     states=frozenset({VmState.RUNNING, VmState.STOPPED}),
     move=None,
-    ability=Ability.SNAPSHOTS,
+    ability=Snapshots,
     spoils_snapshots=False,
     if_abandoned=NOT_TAKEN,
     if_never_begun=NOT_TAKEN,

@@ -9,8 +9,7 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.guests import SnapshotSpec
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
@@ -52,7 +51,7 @@ DELETE_VM_SNAPSHOT = JobKind(
     not_done="did not lose its snapshot",
     states=frozenset({VmState.RUNNING, VmState.STOPPED}),
     move=None,
-    ability=Ability.SNAPSHOTS,
+    ability=Snapshots,
     spoils_snapshots=False,
     if_abandoned=NOT_GONE,
     if_never_begun=NOT_GONE,

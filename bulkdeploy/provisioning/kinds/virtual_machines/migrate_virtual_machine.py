@@ -20,7 +20,7 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.migration import LiveMigration
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
@@ -298,7 +298,7 @@ MIGRATE = JobKind(
     not_done="was not migrated",
     states=frozenset({VmState.RUNNING}),
     move=Move(frozenset({VmState.RUNNING}), VmState.MIGRATING),
-    ability=Ability.LIVE_MIGRATION,
+    ability=LiveMigration,
     spoils_snapshots=False,
     if_abandoned=FinalState(VmState.UNKNOWN, release_destinations),
     if_never_begun=NOT_BEGUN,

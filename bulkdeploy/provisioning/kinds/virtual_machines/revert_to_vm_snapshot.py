@@ -9,9 +9,8 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import Snapshots, SnapshotSpec
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import SnapshotSpec
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.held_leases import keep_lease
@@ -66,7 +65,7 @@ REVERT_TO_VM_SNAPSHOT = JobKind(
     not_done="was not reverted",
     states=frozenset({VmState.RUNNING, VmState.STOPPED}),
     move=Move(frozenset({VmState.RUNNING}), VmState.STARTING),
-    ability=Ability.SNAPSHOTS,
+    ability=Snapshots,
     spoils_snapshots=False,
     if_abandoned=MAY_RUN,
     if_never_begun=NOT_REVERTED,

@@ -15,8 +15,8 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
+from bulkdeploy.drivers.abilities.custom_actions import CustomAction
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import CustomAction
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps

@@ -18,7 +18,7 @@ from typing_extensions import override
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAddress, address_of
@@ -169,7 +169,7 @@ SCALE_AND_MIGRATE = JobKind(
     not_done="was not scaled",
     states=frozenset({VmState.RUNNING}),
     move=Move(frozenset({VmState.RUNNING}), VmState.MIGRATING),
-    ability=Ability.LIVE_SCALING,
+    ability=LiveScaling,
     spoils_snapshots=True,
     if_abandoned=FinalState(VmState.UNKNOWN, release_growth_and_move),
     if_never_begun=UNCHANGED,

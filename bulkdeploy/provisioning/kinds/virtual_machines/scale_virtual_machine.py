@@ -17,7 +17,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.scaling import LiveScaling
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
@@ -191,7 +191,7 @@ SCALE = JobKind(
     not_done="was not scaled",
     states=frozenset({VmState.RUNNING}),
     move=None,
-    ability=Ability.LIVE_SCALING,
+    ability=LiveScaling,
     spoils_snapshots=True,
     if_abandoned=NOT_GROWN,
     if_never_begun=UNCHANGED,

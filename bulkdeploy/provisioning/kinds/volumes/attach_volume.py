@@ -10,7 +10,7 @@ from typing_extensions import override
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import HotPlugVolumes
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.processes.failpoints import Failpoint
@@ -86,7 +86,7 @@ ATTACH_VOLUME = JobKind(
     not_done="did not get the volume",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.HOT_PLUG_VOLUMES,
+    ability=HotPlugVolumes,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

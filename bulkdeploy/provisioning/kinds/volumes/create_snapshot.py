@@ -3,7 +3,7 @@
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import VolumeSnapshots
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.kinds.virtual_machines.create_vm_snapshot import (
     CREATE_VM_SNAPSHOT,
@@ -21,7 +21,7 @@ CREATE_SNAPSHOT = JobKind(
     not_done="got no snapshot of its volume",
     states=frozenset({VmState.RUNNING, VmState.STOPPED}),
     move=None,
-    ability=Ability.VOLUME_SNAPSHOTS,
+    ability=VolumeSnapshots,
     spoils_snapshots=False,
     if_abandoned=NOT_TAKEN,
     if_never_begun=NOT_TAKEN,

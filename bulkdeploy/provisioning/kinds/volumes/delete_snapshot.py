@@ -3,7 +3,7 @@
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import VolumeSnapshots
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.kinds.virtual_machines.delete_vm_snapshot import (
     DELETE_VM_SNAPSHOT,
@@ -21,7 +21,7 @@ DELETE_SNAPSHOT = JobKind(
     not_done="did not lose the snapshot of its volume",
     states=frozenset({VmState.RUNNING, VmState.STOPPED}),
     move=None,
-    ability=Ability.VOLUME_SNAPSHOTS,
+    ability=VolumeSnapshots,
     spoils_snapshots=False,
     if_abandoned=NOT_GONE,
     if_never_begun=NOT_GONE,

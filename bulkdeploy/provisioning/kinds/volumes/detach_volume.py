@@ -9,7 +9,7 @@ from typing_extensions import override
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.devices import HotPlugVolumes
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.device_changes import DEVICE_FAILPOINTS, DEVICE_STATES, TakeDevice
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
@@ -50,7 +50,7 @@ DETACH_VOLUME = JobKind(
     not_done="did not lose the volume",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.HOT_PLUG_VOLUMES,
+    ability=HotPlugVolumes,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

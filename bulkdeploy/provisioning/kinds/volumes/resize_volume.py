@@ -15,7 +15,7 @@ from bulkdeploy.domain.errors import BulkDeployError, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.resizing import GrowingVolumes
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import VolumeSpec
 from bulkdeploy.processes.failpoints import Failpoint
@@ -133,7 +133,7 @@ RESIZE_VOLUME = JobKind(
     not_done="did not get its volume resized",
     states=DEVICE_STATES,
     move=None,
-    ability=Ability.RESIZE_VOLUMES,
+    ability=GrowingVolumes,
     spoils_snapshots=True,
     if_abandoned=UNCHANGED,
     if_never_begun=UNCHANGED,

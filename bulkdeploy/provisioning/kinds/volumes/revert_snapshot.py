@@ -3,7 +3,7 @@
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.snapshots import VolumeSnapshots
 from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.kinds.virtual_machines.revert_to_vm_snapshot import NOT_REVERTED, RevertToVmSnapshot
@@ -18,7 +18,7 @@ REVERT_SNAPSHOT = JobKind(
     not_done="did not get its volume reverted",
     states=frozenset({VmState.STOPPED}),
     move=None,
-    ability=Ability.VOLUME_SNAPSHOTS,
+    ability=VolumeSnapshots,
     spoils_snapshots=False,
     if_abandoned=NOT_REVERTED,
     if_never_begun=NOT_REVERTED,

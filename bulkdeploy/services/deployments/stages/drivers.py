@@ -6,7 +6,8 @@ from sqlalchemy import Connection
 
 from bulkdeploy.domain.deployments.deployment import DeployRequest, DeploySpec
 from bulkdeploy.domain.virtual_machines.device_parameters import is_device_parameter
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.starts import TemplateVariants, UefiFirmware
+from bulkdeploy.drivers.abilities.volumes import DataVolumes
 from bulkdeploy.services.abilities import (
     require_ability,
     require_device_parameters,
@@ -29,11 +30,11 @@ def check_drivers(connection: Connection, system: System, specs: Sequence[Deploy
         require_driver_of_cloud(connection, system.drivers, spec.zone.id, spec.hypervisor, *hypervisor)
         if len(spec.disks) > 1:
             data_disk = _data_disk_of(spec.request)
-            require_ability(system.drivers, spec.hypervisor, Ability.DATA_VOLUMES, *data_disk)
+            require_ability(system.drivers, spec.hypervisor, DataVolumes, *data_disk)
         if (variant := spec.request.variant.name) is not None:
-            require_ability(system.drivers, spec.hypervisor, Ability.TEMPLATE_VARIANTS, "templatevariant", variant)
+            require_ability(system.drivers, spec.hypervisor, TemplateVariants, "templatevariant", variant)
         if spec.uefi is not None:
-            require_ability(system.drivers, spec.hypervisor, Ability.UEFI, *_firmware_of(spec.request))
+            require_ability(system.drivers, spec.hypervisor, UefiFirmware, *_firmware_of(spec.request))
         _check_device_parameters(system, spec)
 
 

@@ -7,7 +7,7 @@ import structlog
 from sqlalchemy import Connection
 
 from bulkdeploy.domain.deployments.deployment import DeploySpec
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.starts import GuestPasswords
 from bulkdeploy.provisioning.kinds.virtual_machines.deploy_virtual_machine import DEPLOY
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage, bulk_queue
 from bulkdeploy.services.abilities import has_ability
@@ -74,7 +74,7 @@ def _passwords(system: System, spec: DeploySpec, count: int) -> list[bytes] | No
     """Return a new password for each guest, or None if the template or hypervisor does not support them."""
     if not spec.template.password_enabled:
         return None
-    if not has_ability(system.drivers, spec.hypervisor, Ability.GUEST_PASSWORDS):
+    if not has_ability(system.drivers, spec.hypervisor, GuestPasswords):
         return None
     return [new_guest_password(system.cipher) for _ in range(count)]
 

@@ -20,7 +20,7 @@ from bulkdeploy.domain.infrastructure.storage_urls import (
     show_storage_url,
 )
 from bulkdeploy.domain.infrastructure.topology import PoolScope
-from bulkdeploy.drivers.errors import DriverError
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
 from bulkdeploy.services.infrastructure.host_admission import driver_of, refused_by_driver
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.live_entities import (
@@ -263,9 +263,13 @@ def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[di
 
 def _seen_size(system: System, hypervisor: str, url: str) -> int:
     try:
-        return driver_of(system, hypervisor).pool_size_bytes(url, timeout_s=system.driver_timeout_s)
+        size = driver_of(system, hypervisor).pool_size_bytes(url, timeout_s=system.driver_timeout_s)
     except DriverError as error:
         raise refused_by_driver(error, show_storage_url(url)) from error
+    if size is None:
+        unseen = DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
+        raise refused_by_driver(unseen, show_storage_url(url))
+    return size
 
 
 def _check_size(configuration: Configuration, pool: EntityRef, row: Mapping[str, Any], size: int) -> None:

@@ -14,8 +14,7 @@ from sqlalchemy import Connection, Row
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.infrastructure.topology import PoolScope
-from bulkdeploy.drivers.abilities.ability import Ability
-from bulkdeploy.drivers.abilities.storage_units import StorageUnit
+from bulkdeploy.drivers.abilities.storage_units import StorageRepair, StorageUnit, StorageUnits
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import address_of
 from bulkdeploy.drivers.registry import Drivers
@@ -63,11 +62,12 @@ def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeo
 
     Hosts whose driver does not report storage units are left out.
     """
-    able = [host for host in hosts if has_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS)]
+    able = [host for host in hosts if has_ability(drivers, host.hypervisor, StorageUnits)]
     answers: dict[UUID, Sequence[StorageUnit] | DriverError] = {}
     for hypervisor in dict.fromkeys(host.hypervisor for host in able):
         addresses = [address_of(host) for host in able if host.hypervisor == hypervisor]
-        looks = drivers.driver_for(hypervisor).look_at_storage(addresses, timeout_s=timeout_s)
+        driver = StorageUnits.of(drivers.driver_for(hypervisor))
+        looks = driver.look_at_storage(addresses, timeout_s=timeout_s)
         answers |= {host.uuid: answer for host, answer in zip(addresses, looks, strict=True)}
     uuids = {
         unit.pool_uuid
@@ -100,7 +100,7 @@ def find(
         InvalidParameter: the host's driver does not support storage units, the host does not respond, or it has no
             unit of this type and name.
     """
-    require_ability(drivers, host.hypervisor, Ability.STORAGE_UNITS, "host", host.name)
+    require_ability(drivers, host.hypervisor, StorageUnits, "host", host.name)
     seen = look(reading, drivers, [host], timeout_s=timeout_s)
     for one in seen:
         if one.unit is None:
@@ -126,7 +126,7 @@ def set_allocatable(
     host, unit, pool = seen.host, seen.unit, seen.pool
     assert unit is not None  # noqa: S101 - find gives units
     if pool is None:
-        driver = drivers.driver_for(host.hypervisor)
+        driver = StorageUnits.of(drivers.driver_for(host.hypervisor), "storage", address_of(host))
         driver.set_allocatable(address_of(host), unit, allocatable=allocatable, timeout_s=timeout_s)
         return
     if pool.scope != PoolScope.HOST:
@@ -157,11 +157,12 @@ def repair(reading: Reading, drivers: Drivers, seen: SeenUnit, *, dry_run: bool 
     """
     host, unit, pool = seen.host, seen.unit, seen.pool
     assert unit is not None  # noqa: S101 - find gives units
-    require_ability(drivers, host.hypervisor, Ability.STORAGE_REPAIR, "host", host.name)
+    require_ability(drivers, host.hypervisor, StorageRepair, "host", host.name)
     if pool is not None:
         _check_other_holders(reading, drivers, host, unit, pool, timeout_s)
     if not dry_run:
-        drivers.driver_for(host.hypervisor).repair_unit(address_of(host), unit, timeout_s=timeout_s)
+        driver = StorageRepair.of(drivers.driver_for(host.hypervisor), "storage", address_of(host))
+        driver.repair_unit(address_of(host), unit, timeout_s=timeout_s)
 
 
 def _check_other_holders(

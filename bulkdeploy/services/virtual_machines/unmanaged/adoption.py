@@ -22,7 +22,8 @@ from bulkdeploy.domain.infrastructure.topology import VolumeType
 from bulkdeploy.domain.jobs import InstanceType
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.guests import Guest, GuestDetails, GuestNic, PowerState
+from bulkdeploy.drivers.abilities.details import GuestDetails, GuestNic
+from bulkdeploy.drivers.guests import Guest, PowerState
 from bulkdeploy.services.deployments.deployment_checks import check_available
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, lock_owner, require_open_zones
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import LAST_FENCE, UnmanagedGuest

@@ -12,7 +12,7 @@ from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.virtual_machines.virtual_machines import VmState
-from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.abilities.details import DescribedGuests
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.services.abilities import require_ability
@@ -46,7 +46,7 @@ def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityR
     release_vms(connection, [vm.id])
     with changing(connection, caller, vm, UNMANAGE) as (row, _):
         check_no_snapshots_of_volumes(connection, vm.id, "id", vm.uuid)
-        require_ability(drivers, row.hypervisor, Ability.GUEST_DETAILS, "id", str(vm.uuid))
+        require_ability(drivers, row.hypervisor, DescribedGuests, "id", str(vm.uuid))
         if iso is not None:
             rule = f"ISO {iso.name} is in its drive; detachIso takes it out"
             raise InvalidParameter("id", str(vm.uuid), rule)

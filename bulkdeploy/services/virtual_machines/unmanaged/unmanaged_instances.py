@@ -15,9 +15,11 @@ from uuid import UUID
 
 from sqlalchemy import Connection, Row
 
-from bulkdeploy.drivers.driver import HOSTS_AT_ONCE, HypervisorDriver
+from bulkdeploy.drivers.abilities.details import GuestDetails
+from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import DriverError
-from bulkdeploy.drivers.guests import Guest, GuestDetails
+from bulkdeploy.drivers.exchanges.parallel_calls import HOSTS_AT_ONCE
+from bulkdeploy.drivers.guests import Guest
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.drivers.unmanaged_guests import GuestWithoutRow, addresses_of, guests_without_rows

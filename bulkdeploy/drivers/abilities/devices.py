@@ -1,0 +1,36 @@
+"""Changes of the volumes and NICs of running guests."""
+
+from abc import abstractmethod
+
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.guests import GuestSpec
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+class DeviceChanges(Ability):
+    """The shared part of both hot-plug abilities."""
+
+    @abstractmethod
+    def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Change the volumes and NICs of a guest that runs on ``host`` to exactly those of ``guest``.
+
+        Missing volumes are created, attached volumes that are too small are enlarged, and detached volumes are kept
+        in their pools. Nothing is done if the guest has these devices already. A call with the previous devices
+        undoes a change that may have got to any point. The drive is not changed.
+
+        Raises:
+            DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
+                does not run there (transient False).
+        """
+
+
+class HotPlugVolumes(DeviceChanges):
+    """The ability to attach volumes to a running guest and to detach them."""
+
+    ability_name = "hot plug of volumes"
+
+
+class HotPlugNics(DeviceChanges):
+    """The ability to add NICs to a running guest and to remove them."""
+
+    ability_name = "hot plug of nics"

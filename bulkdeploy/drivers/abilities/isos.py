@@ -1,0 +1,28 @@
+"""ISOs in the drives of guests."""
+
+from abc import abstractmethod
+
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.guests import GuestSpec
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+class IsoDrives(Ability):
+    """The ability of guests to have an ISO in their drive (``GuestSpec.iso_uuid``).
+
+    ``ensure_running`` starts a guest with its ISO. The guest boots from the ISO if its root volume does not boot.
+    """
+
+    ability_name = "ISOs"
+
+    @abstractmethod
+    def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
+        """Insert the ISO of ``guest`` into the drive of a guest that runs on ``host``, or eject the ISO.
+
+        A call with the previous content undoes a change that may have got to any point. A guest without a drive
+        counts as a guest with an empty drive.
+
+        Raises:
+            DriverError: the drive has this or what it had before; or there is no drive, or the guest does not run
+                there (transient False).
+        """

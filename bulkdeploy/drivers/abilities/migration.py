@@ -1,0 +1,27 @@
+"""Live migration."""
+
+from abc import abstractmethod
+
+from bulkdeploy.drivers.abilities.ability import Ability
+from bulkdeploy.drivers.guests import GuestSpec
+from bulkdeploy.drivers.hosts import HostAddress
+
+
+class LiveMigration(Ability):
+    """The ability to move a running guest to another host."""
+
+    ability_name = "live migration"
+
+    @abstractmethod
+    def ensure_migrated(
+        self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
+    ) -> None:
+        """Move a running guest from ``source`` to ``destination`` without interruption.
+
+        Nothing is done if the guest runs there already. A call with the hosts exchanged undoes a migration that may
+        have got to any point.
+
+        Raises:
+            DriverError: the migration failed. The guest still runs on one of the hosts, or on neither; then nothing
+                is moved, and the error is not transient.
+        """
