@@ -6,7 +6,8 @@ from uuid import uuid4
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver, host_id_of
+from bulkdeploy.drivers.cloudstack.cloudstack_call import host_id_of
+from bulkdeploy.drivers.cloudstack.driver import CloudStackDriver
 from bulkdeploy.drivers.contract import Caller
 from bulkdeploy.drivers.hosts import HostAccess, HostPromise, NewHost
 from bulkdeploy.manage.upstream.checking import CHANGING

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 from sqlalchemy import Engine
 
-from bulkdeploy.drivers.cloudstack.driver import host_id_of
+from bulkdeploy.drivers.cloudstack.cloudstack_call import host_id_of
 from bulkdeploy.drivers.contract import Caller, guests_of
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestSpec

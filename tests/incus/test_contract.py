@@ -46,7 +46,8 @@ from bulkdeploy.drivers.exchanges.cluster_http import NotAnswered
 from bulkdeploy.drivers.guests import PowerState
 from bulkdeploy.drivers.hosts import HostAccess, HostAddress, HostPromise, NewHost
 from bulkdeploy.drivers.incus import rest
-from bulkdeploy.drivers.incus.driver import IncusDriver, access_of, image_alias
+from bulkdeploy.drivers.incus.cluster import image_alias
+from bulkdeploy.drivers.incus.driver import IncusDriver, access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
 from bulkdeploy.drivers.incus.rest import Answer, Incus, OperationFailed, path_of
 from bulkdeploy.drivers.records import TemplateImage
@@ -290,7 +291,7 @@ class TestIncusContract(
         driver = IncusDriver(options, rig.driver._incus)
         driver.use_records(rig.driver._records)
         guest = rig.new_guest()
-        assert driver.source_of(guest) == {"type": "image", "fingerprint": fingerprint[:12]}
+        assert driver._cluster.source_of(guest) == {"type": "image", "fingerprint": fingerprint[:12]}
         driver.ensure_running(rig.hosts[0], guest, fence=1, timeout_s=PATIENCE_S)
         assert caller.look(rig.hosts[0], guest) is PowerState.RUNNING
 

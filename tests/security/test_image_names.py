@@ -7,8 +7,10 @@ import pytest
 from sqlalchemy import Engine
 
 from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
-from bulkdeploy.drivers.incus.driver import IncusDriver
+from bulkdeploy.drivers.incus.cluster import IncusCluster
+from bulkdeploy.drivers.incus.driver import access_of
 from bulkdeploy.drivers.incus.options import IncusOptions
+from bulkdeploy.drivers.incus.rest import Incus
 from bulkdeploy.drivers.records import TemplateImage
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
@@ -20,15 +22,16 @@ IMAGE = TemplateImage(UUID(int=2), "debian12", "https://images.example/a", "TAR"
 
 def source(engine: Engine, image: TemplateImage, images: dict[str, str]) -> dict[str, object]:
     """What Incus makes the root disk of a guest from."""
-    driver = IncusDriver.from_options(IncusOptions(images=images))
-    driver.use_records(
-        replace(records_in(engine, lambda _: True), directory=FixedDirectory([], shared_pool(POOL), image))
+    options = IncusOptions(images=images)
+    cluster = IncusCluster(options, Incus(access_of(options)))
+    cluster.records = replace(
+        records_in(engine, lambda _: True), directory=FixedDirectory([], shared_pool(POOL), image)
     )
     guest = GuestSpec(uuid4(), "vm", 1, 1000, 512, (VolumeSpec(uuid4(), "ROOT", 1, POOL, image.uuid),), ())
     try:
-        return driver.source_of(guest)
+        return cluster.source_of(guest)
     finally:
-        driver.close()
+        cluster.incus.close()
 
 
 def test_the_name_of_a_users_template_means_nothing(engine: Engine) -> None:
