@@ -1,4 +1,4 @@
-"""What all abilities share. An ability is a class that the drivers of hypervisors with this ability inherit."""
+"""The shared part of all abilities. Drivers of hypervisors with an ability inherit the class of this ability."""
 
 from abc import ABC
 from typing import ClassVar, Protocol, Self, cast

@@ -214,18 +214,17 @@ class CloudStackDriver(
         call = CloudStackCall(self._calls, self._records, destination, guest.uuid, fence, timeout_s)
         where = call.raise_fence("migrate")
         if where.host_uuids - {source.uuid, destination.uuid}:
-            raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
+            raise call.elsewhere("migrate")
         row = call.at_rest("migrate")
         if row is None or row["state"] != RUNNING:
             raise DriverError("migrate", destination.name, "the guest does not run", transient=False)
-        fences = self._records.fences
         if row["hostid"] != host_id_of(destination):
             if row["hostid"] != host_id_of(source):
-                raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
-            fences.move(guest.uuid, source.uuid, destination.uuid, fence)
+                raise call.elsewhere("migrate")
+            call.move("migrate", source, destination)
             with self._slots:
                 call.migrate(row)
-        fences.move(guest.uuid, destination.uuid, None, fence)
+        call.move("migrate", destination, None)
 
     @override
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:

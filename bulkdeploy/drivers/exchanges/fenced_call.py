@@ -1,7 +1,9 @@
 """A call about one guest, for drivers whose hypervisors cannot compare fences themselves."""
 
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
 from uuid import UUID
 
 from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
@@ -54,10 +56,8 @@ class FencedCall:
         Raises:
             StaleFence: a later call has come already.
         """
-        try:
+        with self._overtaking(step):
             return self.fences.raise_fence(self.guest, self.fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
 
     def fenced_here(self, step: str) -> FencedGuest:
         """Raise the guest's fence as ``raise_fence``, and check that the guest is on the call's host.
@@ -93,22 +93,50 @@ class FencedCall:
         """
         if self.host is None:
             raise self.error(step, "no host is named")
-        try:
+        with self._overtaking(step):
             where, taken = self.fences.claim(self.guest, self.host.uuid, volume_uuids, self.fence)
-        except Overtaken as error:
-            raise self.stale(step) from error
-        except HostDeclaredOffError as error:
-            raise self.error(step, str(error), transient=True) from error
         self._check_host(step, where)
         if taken:
             raise self.error(step, f"other guests use volumes {', '.join(map(str, sorted(taken)))}")
         return where
+
+    def move(self, step: str, host: HostAddress, destination: HostAddress | None) -> None:
+        """Record that the guest is on ``host`` and, unless ``destination`` is None, moves to ``destination``.
+
+        Raises:
+            DriverError: a later call has come already, or a host was declared off.
+        """
+        with self._overtaking(step):
+            self.fences.move(self.guest, host.uuid, None if destination is None else destination.uuid, self.fence)
+
+    def store_details(self, step: str, details: Mapping[str, Any]) -> None:
+        """Replace the stored details of the guest.
+
+        Raises:
+            StaleFence: a later call has come already.
+        """
+        with self._overtaking(step):
+            self.fences.keep(self.guest, details, self.fence)
 
     def check_fence(self, step: str) -> None:
         """Raise StaleFence if a later call has used a higher fence in the meantime."""
         if not self.fences.is_highest(self.guest, self.fence):
             raise self.stale(step)
 
+    def elsewhere(self, step: str) -> DriverError:
+        """Return the error for a guest that is on another host than the call's."""
+        return self.error(step, f"guest {self.guest} is on another host")
+
     def _check_host(self, step: str, where: FencedGuest) -> None:
         if self.host is not None and where.host_uuids and self.host.uuid not in where.host_uuids:
-            raise self.error(step, f"guest {self.guest} is on another host")
+            raise self.elsewhere(step)
+
+    @contextmanager
+    def _overtaking(self, step: str) -> Iterator[None]:
+        """Convert the errors of records, which reject a call that was overtaken or a host that was declared off."""
+        try:
+            yield
+        except Overtaken as error:
+            raise self.stale(step) from error
+        except HostDeclaredOffError as error:
+            raise self.error(step, str(error), transient=True) from error

@@ -24,7 +24,7 @@ from bulkdeploy.drivers.extension.payload import (
 )
 from bulkdeploy.drivers.extension.program import ActionFailed
 from bulkdeploy.drivers.hosts import HostAddress
-from bulkdeploy.drivers.records import FencedGuest, Overtaken
+from bulkdeploy.drivers.records import FencedGuest
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 GONE = "gone"
@@ -75,10 +75,7 @@ class ExtensionCall(FencedCall):
         """Record the properties of the guest and the host that has it."""
         if kept is not None and self.host is not None:
             kept = replace(kept, host=str(self.host.uuid))
-        try:
-            self.fences.keep(self.guest, {} if kept is None else {KEPT_UNDER: asdict(kept)}, self.fence)
-        except Overtaken as error:
-            raise self.stale("boot") from error
+        self.store_details("boot", {} if kept is None else {KEPT_UNDER: asdict(kept)})
         self.kept = kept
 
     def make(self) -> None:

@@ -293,20 +293,19 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
         call = GanetiCall(self._cluster, destination, guest.uuid, fence, timeout_s)
-        fences = self._records.fences
         where = call.raise_fence("migrate")
         if where.host_uuids - {source.uuid, destination.uuid}:
-            raise DriverError("migrate", destination.name, "the guest is on another host", transient=False)
+            raise call.elsewhere("migrate")
         found = call.look_at_state("migrate")
         if found is None or not found.runs:
             raise DriverError("migrate", destination.name, "the guest does not run", transient=False)
         if found.secondary is not None:
-            fences.move(guest.uuid, source.uuid, destination.uuid, fence)
+            call.move("migrate", source, destination)
             if not call.bring_mirrored("migrate").runs:
                 raise call.error("migrate", "the guest does not run any more")
             call.keep_mirrored()
         elif found.node != node_of(destination):
-            fences.move(guest.uuid, source.uuid, destination.uuid, fence)
+            call.move("migrate", source, destination)
             body = {"target_node": node_of(destination), "allow_failover": False, "cleanup": False}
             try:
                 call.run("migrate", "PUT", "instances", call.name, "migrate", body=body)
@@ -314,7 +313,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
                 found = call.look_at_state("migrate")  # another call may have moved it
                 if found is None or not found.runs or found.node != node_of(destination):
                     raise
-        fences.move(guest.uuid, destination.uuid, None, fence)
+        call.move("migrate", destination, None)
 
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float

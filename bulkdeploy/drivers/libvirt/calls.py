@@ -1,11 +1,12 @@
 """The shared part of calls about one guest: one at a time, fenced, with the pools of its host."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from typing import Any, TypeVar
 from uuid import UUID
 
-from bulkdeploy.drivers.errors import ANY_HOST, DriverError, StaleFence
+from bulkdeploy.drivers.errors import ANY_HOST, DriverError
+from bulkdeploy.drivers.exchanges.fenced_call import FencedCall
 from bulkdeploy.drivers.exchanges.turns import Turns
 from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 from bulkdeploy.drivers.hosts import HostAddress
@@ -16,7 +17,7 @@ from bulkdeploy.drivers.libvirt.errors import is_code, libvirt
 from bulkdeploy.drivers.libvirt.options import LibvirtOptions
 from bulkdeploy.drivers.libvirt.storage.pools import StoragePool, open_pool
 from bulkdeploy.drivers.libvirt.storage.storage import FORMATS, Backing, copy_name
-from bulkdeploy.drivers.records import FencedGuest, HostDeclaredOffError, Overtaken, Pool, Records
+from bulkdeploy.drivers.records import FencedGuest, Pool, Records
 
 T = TypeVar("T")
 UNDEFINE = (
@@ -56,41 +57,23 @@ class GuestCalls:
 
         return self.links.run(step, host, deadline, alone)
 
-    def raise_fence(self, step: str, host: str, guest_uuid: UUID, fence: int) -> FencedGuest:
-        """Raise a guest's fence, so that lower fences are rejected, and return the place of the guest."""
-        with overtaken_at(step, host):
-            return self.records.fences.raise_fence(guest_uuid, fence)
-
-    def fenced_here(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> FencedGuest:
-        """Raise the guest's fence; a guest that is on another host is not this one's."""
-        fenced = self.raise_fence(step, call.host.name, guest_uuid, fence)
-        if fenced.host_uuid is not None and call.host.uuid not in fenced.host_uuids:
-            raise elsewhere(step, call.host)
-        return fenced
+    def fenced(self, host: HostAddress | None, guest_uuid: UUID, fence: int) -> FencedCall:
+        """Return the fence of a call about a guest, which is at any host if ``host`` is None."""
+        return FencedCall(self.records.fences, host, guest_uuid, fence, 0.0)
 
     def claim(
-        self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Sequence[UUID] | set[UUID], fence: int
+        self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Collection[UUID], fence: int
     ) -> FencedGuest:
         """Raise the guest's fence, and record that the guest is on this host with these volumes.
 
-        Raises: DriverError: the guest is on another host, or another guest uses one of the volumes.
-
         Raises:
-            DriverError: it is on another host, or other guests use the volumes.
+            DriverError: the guest is or moves to another host, or another guest uses one of the volumes.
         """
-        with overtaken_at(step, call.host.name):
-            fenced, taken = self.records.fences.claim(guest.uuid, call.host.uuid, list(volume_uuids), fence)
-        if fenced.host_uuids - {call.host.uuid}:
-            raise elsewhere(step, call.host)
-        if taken:
-            reason = f"other guests use volumes {', '.join(map(str, sorted(taken)))}"
-            raise DriverError(step, call.host.name, reason, transient=False)
-        return fenced
-
-    def keep(self, call: HostCall, step: str, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
-        """Replace the stored details of a guest."""
-        with overtaken_at(step, call.host.name):
-            self.records.fences.keep(guest_uuid, details, fence)
+        fenced = self.fenced(call.host, guest.uuid, fence)
+        where = fenced.claim(step, volume_uuids)
+        if where.host_uuids - {call.host.uuid}:
+            raise fenced.elsewhere(step)
+        return where
 
     def known_pool(self, pool_uuid: UUID) -> Pool:
         """Return a pool that at least one host can use. Raise a permanent error if no host can use the pool."""
@@ -143,7 +126,7 @@ class GuestCalls:
         """
 
         def require_eviction() -> None:
-            self.require_highest(call, step, guest_uuid, fence)
+            self.fenced(call.host, guest_uuid, fence).check_fence(step)
             if is_open_here():
                 reason = f"an earlier call reached the host late: the guest has volume {volume.uuid} open"
                 raise DriverError(step, call.host.name, reason, transient=True)
@@ -152,11 +135,6 @@ class GuestCalls:
         disk = pool.ensure(volume, self._backing(call, pool, volume))
         pool.evict_clients(volume.uuid, require_eviction)
         return disk
-
-    def require_highest(self, call: HostCall, step: str, guest_uuid: UUID, fence: int) -> None:
-        """Go on only where no higher fence of the guest was seen."""
-        if not self.records.fences.is_highest(guest_uuid, fence):
-            raise StaleFence(step, call.host.name, f"fence {fence} was overtaken", transient=False)
 
     def _backing(self, call: HostCall, pool: StoragePool, volume: VolumeSpec) -> Backing | None:
         if volume.template_uuid is None:
@@ -200,22 +178,6 @@ class GuestCalls:
             reason = f"pool {pool.pool.name} does not have ISO {guest.iso_uuid}"
             raise DriverError("volume", call.host.name, reason, transient=True)
         return pool.source(copy.name)
-
-
-def elsewhere(step: str, host: HostAddress) -> DriverError:
-    """Return the permanent error that a guest is on another host than this one."""
-    return DriverError(step, host.name, "the guest is on another host", transient=False)
-
-
-@contextmanager
-def overtaken_at(step: str, host: str) -> Iterator[None]:
-    """Turn an overtaken fence, or a host that was declared off, into an error of this step at this host."""
-    try:
-        yield
-    except Overtaken as error:
-        raise StaleFence(step, host, str(error), transient=False) from error
-    except HostDeclaredOffError as error:
-        raise DriverError(step, host, str(error), transient=True) from error
 
 
 @contextmanager

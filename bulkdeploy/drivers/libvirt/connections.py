@@ -9,10 +9,11 @@ than that.
 
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, wait
 from contextlib import contextmanager, suppress
 from contextvars import copy_context
 from dataclasses import dataclass, field
-from threading import Event, Lock, Semaphore, Thread
+from threading import Lock, Semaphore, Thread
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -243,21 +244,16 @@ def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> 
     Raises:
         DriverError: it took too long (unanswered); or whatever ``work`` raises.
     """
-    ended = Event()
-    answers: list[T] = []
-    errors: list[BaseException] = []
+    ended: Future[T] = Future()
 
     def run() -> None:
         try:
-            answers.append(work())
+            ended.set_result(work())
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
-            errors.append(error)
-        ended.set()
+            ended.set_exception(error)
 
     # In a copy of the context: what it logs has the id of the request that it works for.
     Thread(target=copy_context().run, args=(run,), name=f"libvirt-{step}", daemon=True).start()
-    if not ended.wait(deadline.left_s() + 0.05):
+    if not wait((ended,), deadline.left_s() + 0.05).done:
         raise DriverError(step, host, "no answer in time", transient=True, unanswered=True)
-    if errors:
-        raise errors[0]
-    return answers[0]
+    return ended.result()

@@ -41,7 +41,7 @@ class Devices:
         )
 
     def _change_devices(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
-        self._calls.fenced_here(call, "devices", guest.uuid, fence)
+        self._calls.fenced(call.host, guest.uuid, fence).fenced_here("devices")
         domain, seen = running_guest(call, "devices", guest.uuid)
         wanted = {volume.uuid for volume in guest.volumes}
         self._calls.claim(call, "devices", guest, wanted | seen.disks.keys(), fence)
@@ -73,7 +73,7 @@ class Devices:
         )
 
     def _change_iso(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
-        self._calls.fenced_here(call, "devices", guest.uuid, fence)
+        self._calls.fenced(call.host, guest.uuid, fence).fenced_here("devices")
         domain, seen = running_guest(call, "devices", guest.uuid)
         iso = self._calls.iso(call, guest)
         if (None if iso is None else iso.place) == seen.iso_place:

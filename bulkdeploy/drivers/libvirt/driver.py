@@ -50,10 +50,8 @@ from bulkdeploy.drivers.libvirt import snapshots
 from bulkdeploy.drivers.libvirt.calls import (
     GuestCalls,
     affected,
-    elsewhere,
     find_domain,
     is_running,
-    overtaken_at,
     running_guest,
     suppress_gone,
     undefine,
@@ -289,7 +287,7 @@ class LibvirtDriver(
         call.go_on("boot")
         domain = call.connection.defineXML(defined)
         try:
-            self._calls.require_highest(call, "boot", guest.uuid, fence)
+            self._calls.fenced(call.host, guest.uuid, fence).check_fence("boot")
         except StaleFence:
             undefine(domain)
             raise
@@ -312,7 +310,7 @@ class LibvirtDriver(
         if log is not None:
             kept[CONSOLE_LOGS] = {**kept.get(CONSOLE_LOGS, {}), str(call.host.uuid): log}
         if kept != fenced.details:
-            self._calls.keep(call, step, guest.uuid, kept, fence)
+            self._calls.fenced(call.host, guest.uuid, fence).store_details(step, kept)
 
     def _console_log(self, guest: GuestSpec) -> str | None:
         log = self._options.console_log
@@ -327,7 +325,7 @@ class LibvirtDriver(
         """
 
         def stop(call: HostCall) -> None:
-            self._calls.fenced_here(call, "stop", guest_uuid, fence)
+            self._calls.fenced(call.host, guest_uuid, fence).fenced_here("stop")
             self._end(call, guest_uuid, fence, patience_s=0.0 if forced else self._options.shutdown_seconds)
             self._records.fences.release(guest_uuid, fence)
 
@@ -337,8 +335,7 @@ class LibvirtDriver(
         """Remove a copy of a guest from this host. The guest's own host and its claims are not changed."""
 
         def end(call: HostCall) -> None:
-            if call.host.uuid in self._calls.raise_fence("stop", call.host.name, guest_uuid, fence).host_uuids:
-                raise DriverError("stop", call.host.name, "the guest belongs to this host", transient=False)
+            self._calls.fenced(call.host, guest_uuid, fence).raise_fence_elsewhere("stop")
             self._end(call, guest_uuid, fence, patience_s=0.0)
 
         self._calls.of_guest("stop", host, guest_uuid, timeout_s, end)
@@ -352,7 +349,7 @@ class LibvirtDriver(
         if patience_s and domain.isActive():
             _press_power_button(domain, min(patience_s, call.deadline.left_s() / 2))
         call.go_on("stop")
-        self._calls.require_highest(call, "stop", guest_uuid, fence)
+        self._calls.fenced(call.host, guest_uuid, fence).check_fence("stop")
         undefine(domain)
         with suppress_gone():
             domain.destroy()
@@ -361,7 +358,7 @@ class LibvirtDriver(
     @override
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         def look(call: HostCall) -> PowerState | None:
-            fenced = self._calls.fenced_here(call, "look", guest_uuid, fence)
+            fenced = self._calls.fenced(call.host, guest_uuid, fence).fenced_here("look")
             domain = find_domain(call, guest_uuid)
             if domain is None:
                 if fenced.host_uuids == {host.uuid}:  # it does not move either
@@ -398,10 +395,8 @@ class LibvirtDriver(
         fence: int,
         deadline: Deadline,
     ) -> None:
-        fences, named = self._records.fences, ANY_HOST if host is None else host.name
-        fenced = self._calls.raise_fence("delete", named, guest_uuid, fence)
-        if host is not None and fenced.host_uuids and host.uuid not in fenced.host_uuids:
-            raise elsewhere("delete", host)
+        fences, own = self._records.fences, self._calls.fenced(host, guest_uuid, fence)
+        fenced = own.fenced_here("delete")
         hosts = [] if host is None else [host]
         if fenced.host_uuids - {
             one.uuid for one in hosts
@@ -418,14 +413,13 @@ class LibvirtDriver(
             names.append(nvram_name(guest_uuid))
         with fences.volumes_in_use(volume_uuids) as used:
             if used:  # by another guest, or by this one, which was started since
-                raise DriverError("delete", named, "another guest uses one of its volumes", transient=True)
+                raise own.error("delete", "another guest uses one of its volumes", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._volumes.remove_files(pool, host, names, volume_uuids, deadline)
         if volume_uuids:
             self._remove_console_logs(fenced, deadline)
         if fenced.details and volume_uuids:  # it went with the files
-            with overtaken_at("delete", named):
-                fences.keep(guest_uuid, {}, fence)
+            own.store_details("delete", {})
 
     def _remove_console_logs(self, fenced: FencedGuest, deadline: Deadline) -> None:
         """Delete the logs of a guest's serial console, except on hosts that do not answer."""
@@ -461,10 +455,10 @@ class LibvirtDriver(
         in_time("migrate", destination.name, deadline, migrate)
 
     def _migrate(self, source: HostCall, destination: HostCall, guest: GuestSpec, fence: int) -> None:
-        fences = self._records.fences
-        fenced = self._calls.raise_fence("migrate", destination.host.name, guest.uuid, fence)
+        own = self._calls.fenced(destination.host, guest.uuid, fence)
+        fenced = own.raise_fence("migrate")
         if not fenced.host_uuids <= {source.host.uuid, destination.host.uuid}:
-            raise elsewhere("migrate", destination.host)
+            raise own.elsewhere("migrate")
         leaving = find_domain(source, guest.uuid)
         if leaving is None or not leaving.isActive():
             arrived = find_domain(destination, guest.uuid)
@@ -474,8 +468,7 @@ class LibvirtDriver(
             require_same_cpu(source, destination, self._options, leaving)
             for pool_uuid in {volume.pool_uuid for volume in guest.volumes}:
                 self._calls.pool(destination, pool_uuid)
-            with overtaken_at("migrate", destination.host.name):
-                fences.move(guest.uuid, source.host.uuid, destination.host.uuid, fence)
+            own.move("migrate", source.host, destination.host)
             self._keep_made(destination, "migrate", guest, fenced, fence)
             self._networks.copy_filter(source, destination, guest.uuid)
             self._networks.ensure_leases(destination, guest)
@@ -487,15 +480,14 @@ class LibvirtDriver(
             leaving.migrate3(destination.connection, {libvirt.VIR_MIGRATE_PARAM_URI: uri}, flags)
         _remove_remains(source, guest.uuid)
         self._networks.remove_filter(source, guest.uuid)
-        with overtaken_at("migrate", destination.host.name):
-            fences.move(guest.uuid, destination.host.uuid, None, fence)
+        own.move("migrate", destination.host, None)
 
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """Add vCPUs and memory to a running guest, up to the limits with which the guest was started."""
         self._calls.of_guest("scale", host, guest.uuid, timeout_s, lambda call: self._scale(call, guest, fence))
 
     def _scale(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
-        self._calls.fenced_here(call, "scale", guest.uuid, fence)
+        self._calls.fenced(call.host, guest.uuid, fence).fenced_here("scale")
         domain, seen = running_guest(call, "scale", guest.uuid)
         for what, wanted, has, most in (
             ("vCPUs", guest.cpu_number, seen.cpu_number, seen.most_cpus),

@@ -148,7 +148,7 @@ class GuestSnapshots:
             return
 
         def work(call: HostCall) -> None:
-            fenced = self._calls.fenced_here(call, step, guest.uuid, fence)
+            fenced = self._calls.fenced(call.host, guest.uuid, fence).fenced_here(step)
             domain, _ = running_guest(call, step, guest.uuid)
             self._change_snapshots(call, step, guest, fence, fenced, domain, change)
 
@@ -164,7 +164,7 @@ class GuestSnapshots:
         change: SnapshotChange,
     ) -> None:
         """Change the snapshots in volumes of a stopped guest, which is not started meanwhile."""
-        fenced = self._calls.raise_fence(step, ANY_HOST, guest.uuid, fence)
+        fenced = self._calls.fenced(None, guest.uuid, fence).raise_fence(step)
         if fenced.host_uuids:
             raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
         deadline, pools = Deadline(timeout_s), {volume.pool_uuid: None for volume in volumes}
@@ -227,10 +227,11 @@ class GuestSnapshots:
     ) -> None:
         kept = fenced.details.get(SNAPSHOTS, {})
         call.go_on(step)
-        self._calls.require_highest(call, step, guest.uuid, fence)
+        own = self._calls.fenced(call.host, guest.uuid, fence)
+        own.check_fence(step)
         changed = change(domain, kept)
         if changed != kept:
-            self._calls.keep(call, step, guest.uuid, {**fenced.details, SNAPSHOTS: changed}, fence)
+            own.store_details(step, {**fenced.details, SNAPSHOTS: changed})
 
 
 @contextmanager

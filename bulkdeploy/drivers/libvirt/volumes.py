@@ -60,7 +60,7 @@ class Volumes:
         """
 
         def resize(call: HostCall) -> None:
-            self._calls.fenced_here(call, "resize", guest_uuid, fence)
+            self._calls.fenced(call.host, guest_uuid, fence).fenced_here("resize")
             domain, seen = running_guest(call, "resize", guest_uuid)
             target = seen.disks.get(volume.uuid)
             if target is None:
@@ -77,7 +77,7 @@ class Volumes:
         if host is not None:
             self._calls.of_guest("resize", host, guest_uuid, timeout_s, resize)
             return
-        if self._calls.raise_fence("resize", ANY_HOST, guest_uuid, fence).host_uuids:
+        if self._calls.fenced(None, guest_uuid, fence).raise_fence("resize").host_uuids:
             raise DriverError("resize", ANY_HOST, "the guest is on a host", transient=False)
         deadline, pool = Deadline(timeout_s), volume.pool_uuid
 
@@ -111,7 +111,7 @@ class Volumes:
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
         """Return the size of a volume in bytes, or None if the volume does not exist."""
-        self._calls.raise_fence("look", ANY_HOST, guest_uuid, fence)
+        self._calls.fenced(None, guest_uuid, fence).raise_fence("look")
         deadline, pool = Deadline(timeout_s), volume.pool_uuid
 
         def look(call: HostCall) -> int | None:
