@@ -98,13 +98,13 @@ def create_console(api: Wsgi) -> Flask:
 
 
 class _Front:
-    """The shared part of all pages: the session, the refusal of other sites, and error pages."""
+    """The common parts of all pages: the session, the rejection of forms from other sites, and error pages."""
 
     def __init__(self, api: Wsgi, pages: Pages, permissions: Permissions) -> None:
         self._api, self._pages, self._permissions = api, pages, permissions
 
     def home(self) -> Response:
-        """Return the first page that this person may see."""
+        """Redirect to the first page that the user may see, or to the sign-in form if there is no session."""
         try:
             visit = self._visit()
         except SignedOut:
@@ -160,7 +160,10 @@ class _Front:
         return answer
 
     def theme(self) -> Response:
-        """Light, dark, or as the system is."""
+        """Store the submitted colour theme in a cookie and redirect to the previous page.
+
+        An unknown value deletes the cookie.
+        """
         wanted = request.form.get("theme", "")
         back = request.form.get("next", "")
         answer = _go(back if PAGE_ADDRESS.fullmatch(back) else "./")
@@ -200,9 +203,9 @@ class _Front:
         return Response(text, error.code, content_type="text/html; charset=UTF-8")
 
     def cannot_answer(self, refused: ApiRefused) -> Response:
-        """Return the page for a request that the API cannot answer.
+        """Return the page for a request for which the API is not available.
 
-        The database is away, or there are too many calls.
+        For example, the database is unreachable, or there were too many calls.
         """
         title = self._pages.texts.errors.cannot_answer
         text = self._pages.render("plain.html", theme=_theme(request), title=title, text=str(refused))
@@ -254,12 +257,18 @@ def _theme(requested: Request) -> str:
 
 
 def _go(where: str) -> Response:
-    """Redirect to a page beside this one. The address is relative, so that any proxy's prefix stays."""
+    """Return a redirect to another page of the console.
+
+    The address is relative, so that it works behind any proxy.
+    """
     return Response(status=303, headers={"Location": where})
 
 
 def _set_cookie(answer: Response, name: str, value: str | None, max_age: int | None = None) -> None:
-    """Set a cookie of the folder in which the console's pages seem to be, which the browser determines."""
+    """Set a cookie for the console's pages, or delete the cookie if ``value`` is empty.
+
+    The cookie has no path, so that the browser derives the path from the URL that it requested.
+    """
     answer.set_cookie(
         name,
         value or "",

@@ -1,7 +1,7 @@
 """API calls in the name of the signed-in user. The console reads and changes data only by such calls.
 
-A call is a POST to ``/client/api`` that never leaves the process. It carries the cookies, address and proxy's
-headers of the request that it is made for, so the API identifies, authorises, limits and logs it like any other.
+A call is a POST to ``/client/api`` inside the process. It has the cookies, address and proxy headers of the
+browser's request. So the API identifies, authorises, limits and logs it like any other call.
 """
 
 import hashlib
@@ -48,9 +48,10 @@ class Calls:
     """The API calls that one browser request makes.
 
     Args:
-        session_key: what is sent as the parameter ``sessionkey``. For a page that is looked at the browser's cookie
-            has it; for whatever changes something only the form does, and no other site can read that.
-        may: the commands that this person may call, by name. Those with a parameter ``dryrun`` accept a dry run.
+        session_key: the value of the parameter ``sessionkey``. Requests by GET have it from the browser's cookie.
+            Requests that change something have it from the submitted form, which other sites cannot read.
+        may: the commands that the user may call, by name. Dry runs are accepted for commands with a parameter
+            ``dryrun``.
     """
 
     def __init__(
@@ -69,10 +70,10 @@ class Calls:
         """Call a command of the API and return the contents of the response.
 
         Raises:
-            SignedOut: there is no session.
-            ApiRefused: the API refused the call, or cannot answer now.
-            ChangeByGet: the call changes something, and the request is no POST. A dry run of a command that
-                declares ``dryrun`` is allowed: at most it stores the plan that it returns.
+            SignedOut: there is no session, or the session has ended.
+            ApiRefused: the API rejected the call, or is temporarily not available.
+            ChangeByGet: the call changes something, and the request is not a POST. A dry run of a command that
+                declares ``dryrun`` is allowed, because a dry run stores at most its plan.
         """
         if self._only_reads and not command.startswith(READING) and not self._is_dry_run(command, parameters):
             raise ChangeByGet(command)
@@ -108,7 +109,7 @@ class Calls:
         page_size: int,
         most: int = MOST_PAGES,
     ) -> Iterator[dict[str, Any]]:
-        """Yield the rows of a list command page by page, of at most ``most`` pages."""
+        """Yield the rows of a list command. Up to ``most`` pages are read one after the other."""
         for number in range(1, most + 1):
             rows = self.rows(command, {**(parameters or {}), "page": number, "pagesize": page_size})
             yield from rows
@@ -154,8 +155,8 @@ def content_of(status: int, body: bytes) -> dict[str, Any]:
     """Return the object under the top-level key of a response.
 
     Raises:
-        SignedOut: as ``Calls``.
-        ApiRefused: as ``Calls``.
+        SignedOut: the status is 401: there is no session, or the session has ended.
+        ApiRefused: the status is another error.
     """
     content: dict[str, Any] = next(iter(orjson.loads(body).values()))
     if status == UNAUTHORISED:

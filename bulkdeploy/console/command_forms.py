@@ -1,4 +1,4 @@
-"""Forms of commands, with a field for each settable parameter, and the calls that they send (one file: both)."""
+"""Forms of commands, with a field for each settable parameter, and the calls that they send."""
 
 import base64
 import re
@@ -54,11 +54,12 @@ class FormField:
     """A field of a form.
 
     Attributes:
-        kind: the control: text, number, secret, area, choice, many.
-        value: what it holds at first.
-        options: values that can be chosen, with their texts.
-        refused: why other things cannot be chosen: the reason, what would help, and the names of the things.
-        advice: why one of the options is chosen at first.
+        kind: the type of the control: text, number, secret, area, choice or many.
+        value: the initial value.
+        options: pairs of a value that can be chosen and its text.
+        chosen: the values that are selected at first.
+        refused: the values that cannot be chosen: the reason, the remedy, and the names of the objects.
+        advice: the reason why an option is preselected.
     """
 
     name: str
@@ -82,7 +83,10 @@ def subject_of(api: Api, noun: Noun) -> ApiParameter | None:
 
 
 def _kind_of_subject(api: Api, noun: Noun) -> dict[str, str]:
-    """Return the parameter with the kind of the object, for commands that work on objects of several kinds."""
+    """Return the parameter with the type of the object, for commands that work on objects of several types.
+
+    Returns an empty dict for other commands.
+    """
     subject, kind = subject_of(api, noun), api.parameter(RESOURCE_TYPE)
     if subject is None or kind is None or subject.type != "list" or len(kind.choices) != len(subject.related):
         return {}
@@ -93,10 +97,11 @@ def fields_of_form(api: Api, noun: Noun, row: Row, visit: Visit) -> list[FormFie
     """Return the fields of a command's form, filled in with the present values of its object.
 
     Args:
-        api: the command, with the parameters that this person may set.
+        api: the command, with the parameters that the user may set.
         noun: the noun on whose page the form is.
-        row: the thing, as its list command answers it; empty for a form that creates one, filled in by the address.
-        visit: the request, which may hold a form that was rejected.
+        row: the object's row from its list command. Empty if the form creates an object; then the URL has the
+            values.
+        visit: the request. After a rejected call, it contains the submitted form.
     """
     subject = subject_of(api, noun) if row else None
     sent = visit.request.form if visit.request.method == "POST" else None
@@ -206,7 +211,7 @@ def _promised_memory(host: Row) -> float:
 
 
 def _advice(move: Row, visit: Visit) -> str:
-    """Return how the planner chose the host of a move, or why the planner found none."""
+    """Return the text with the host that the planner chose for a move and how, or why it found no host."""
     texts = visit.pages.texts
     if not move.get("hostid"):
         return str(texts.things.no_destination(why=move.get("errortext", "")))

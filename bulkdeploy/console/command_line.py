@@ -31,7 +31,7 @@ NO_NAME = re.compile(f"^({ID.pattern})$|,")
 
 
 def lists_of_names(parameters: Collection[str]) -> set[str]:
-    """Return the names of the lists of choices that have the names of these parameters' ids."""
+    """Return the names of the lists that are needed to replace the ids in these parameters by names."""
     return {NAMED_BY[name][0] for name in parameters if name in NAMED_BY}
 
 
@@ -42,7 +42,7 @@ def command_line(parameters: Mapping[str, str], lists: Mapping[str, Sequence[Row
 
 
 def _in_names(parameter: str, value: str, lists: Mapping[str, Sequence[Row]]) -> str:
-    """Return a parameter's ids as names; an id stays if its name also belongs to another of the choices."""
+    """Return the value of a parameter with its ids replaced by names. An id stays if its name is not unique."""
     if parameter not in NAMED_BY:
         return value
     choices_of, id_field, name_field = NAMED_BY[parameter]

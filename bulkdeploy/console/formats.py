@@ -81,7 +81,7 @@ def mebibytes(value: object) -> str:
 
 
 def frequency(value: object) -> str:
-    """Return an amount of MHz, in GHz."""
+    """Return a number of MHz as text in GHz, or a dash if there is none."""
     return "\u2013" if value in (None, "") else f"{float(str(value)) / MHZ_PER_GHZ:,.1f}\u00a0GHz"
 
 
@@ -128,7 +128,7 @@ def moment(value: object) -> Markup:
 
 
 def parsed(value: object) -> datetime | None:
-    """Return a moment of the API's."""
+    """Return a timestamp of the API as a datetime, or None if it is missing or not a timestamp."""
     try:
         return datetime.fromisoformat(str(value))
     except ValueError:

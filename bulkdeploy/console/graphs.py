@@ -29,9 +29,9 @@ class Graph:
     """A graph. Each line is a list of points in SVG syntax.
 
     Attributes:
-        last: the newest value, in words.
-        highest: the highest value, in words.
-        begin, end: moments of the left and the right edge.
+        last: the newest value, as text with its unit.
+        highest: the highest value, as text with its unit.
+        begin, end: the times of the left and the right edge.
     """
 
     title: str
@@ -44,11 +44,11 @@ class Graph:
 
 @dataclass(frozen=True, slots=True)
 class Graphs:
-    """The graphs of one VM, or of the hosts of one cluster, pod or zone, for one period.
+    """The graphs of one VM, of one host, or of the hosts of one cluster or zone, for one period.
 
     Attributes:
-        period: how far back they go, by its name in PERIODS.
-        found: the graphs; none before there are two samples.
+        period: the name of the period, which is a key of PERIODS.
+        found: the graphs. Empty if there are less than two samples.
     """
 
     period: str
@@ -64,17 +64,17 @@ def vm_graphs(visit: Visit, vm_id: str) -> Graphs | None:
 
 
 def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
-    """Return graphs of the CPU, memory and network usage of a place's hosts, or None if the caller may not see it.
+    """Return graphs of the CPU, memory and network usage of hosts, or None if the user may not see it.
 
     Args:
-        visit: who asks, and for which period.
-        place: ``hostid``, ``clusterid`` or ``zoneid``.
+        visit: the request, which contains the period.
+        place: one of the parameters ``hostid``, ``clusterid`` and ``zoneid``, with its value.
     """
     return _graphs(visit, OF_HOSTS, place) if OF_HOSTS in visit.may else None
 
 
 def _graphs(visit: Visit, command: str, about: Mapping[str, str]) -> Graphs:
-    """Return a graph for each kind of figure that the samples of a history have."""
+    """Return the graphs of CPU, memory and network, and for VMs also of disks, from a command's samples."""
     named = visit.given.get("period", "")
     period = named if named in PERIODS else USUAL_PERIODS[command]
     history = visit.calls(command, {**about, "period": period})["usagehistory"]

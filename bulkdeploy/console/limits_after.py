@@ -16,10 +16,10 @@ class LimitAfter:
     """A resource limit before and after a deployment. Amounts are numbers of VMs, cores or MiB.
 
     Attributes:
-        owner: whose limit it is.
-        resource: vm, cpu or memory.
-        needed: what the deployment takes.
-        left: what remains after it; negative: the deployment is rejected.
+        owner: the name of the account, project or domain that has the limit.
+        resource: ``vm``, ``cpu`` or ``memory``.
+        needed: the amount that the deployment needs.
+        left: the amount that remains after the deployment. If it is negative, the deployment is rejected.
     """
 
     owner: str
@@ -32,14 +32,16 @@ class LimitAfter:
 def limits_after(
     calls: Calls, owner: Mapping[str, str], offering: Row, custom: Mapping[str, str], count: int
 ) -> list[LimitAfter]:
-    """Return the limits that a deployment would use up in part; unlimited ones are left out.
+    """Return the limits that apply to a deployment, with the amounts that it needs.
+
+    Unlimited resources are left out.
 
     Args:
-        calls: makes the calls as the person at the browser.
-        owner: the parameters that name the owner; empty: the person.
-        offering: the service offering, as listServiceOfferings answers it.
-        custom: sizes that the offering leaves open, by the names of details.
-        count: VMs.
+        calls: the API calls of the signed-in user.
+        owner: the parameters that name the owner. If empty, the user is the owner.
+        offering: the service offering, as a row of listServiceOfferings.
+        custom: the sizes for a custom offering, by names of details.
+        count: the number of VMs.
     """
     needed = {
         "vm": count,
@@ -67,7 +69,7 @@ def _is_limited(limits: Sequence[Row]) -> bool:
 
 
 def _counts(calls: Calls, owner: Mapping[str, str]) -> list[dict[str, Any]]:
-    """Return the account or project, with its limits and counts."""
+    """Return the row of the account or project, with its limits and counts, as a list of at most one row."""
     if owner.get("projectid"):
         return calls.rows("listProjects", {"id": owner["projectid"], "listall": True})
     if owner.get("account"):

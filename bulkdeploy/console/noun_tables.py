@@ -24,7 +24,10 @@ MOST_KEPT = 500
 
 
 def kind_of(name: str, type_: str, description: str) -> str:
-    """Return how a field of this declaration is shown, as ``Column.kind``."""
+    """Return the display format of a field, as in ``Column.kind``.
+
+    It depends on the field's declaration in listApis.
+    """
     if type_ == "date":
         return "moment"
     if type_ == "boolean":
@@ -78,7 +81,7 @@ def flat(row: Row) -> Row:
 
 
 def _columns(noun: Noun, api: Api) -> Iterator[Column]:
-    """Yield the columns that are shown at first, in their order, and then the others."""
+    """Yield the columns of a noun's table: first the columns that are shown by default, then the others."""
     fields = {name: (type_, text) for name, type_, text in api.fields if type_ not in NESTED}
     objects = {name for name, type_, _ in api.fields if type_ == "responseobject"}
     fields |= {name: ("string", "") for name in noun.shown if name.partition(".")[0] in objects and "." in name}

@@ -1,4 +1,4 @@
-"""Nouns with generated pages: a list, an item and a form per command (one file: a declaration each)."""
+"""The nouns, which are types of objects with generated pages: a list, a page per object, and a form per command."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,24 +14,25 @@ TAGS = ("createTags", "deleteTags")
 
 @dataclass(frozen=True, slots=True)
 class Noun:
-    """A kind of object that has its own pages in the console.
+    """A type of object that has its own pages in the console.
 
     Attributes:
-        page: the address of the list.
-        one: the address of an item's page; empty: items have none.
-        group: the part of the menu that has it, by its name in the texts.
-        lists: the command that lists the things.
-        shown: fields that the list shows, ``a.b`` of fields within objects; the first leads to the item's page.
-        filters: parameters of the list command that its form has; the others work in addresses.
-        name_parameter: the parameter that takes the name of an item in commands that take no id; empty: none.
+        page: the address of the list page.
+        one: the address of the page of an object, or empty if there are no such pages.
+        group: the menu group that contains the list page, by its name in the texts.
+        lists: the command that lists the objects.
+        shown: the columns of the list. ``a.b`` is a field of a nested object. The first column links to the object.
+        filters: the parameters of the list command that the filter form offers. Others can be used in the URL.
+        name_parameter: the parameter that takes the name of an object in commands that take no id, or empty.
         words: the usual values of filters that accept any text, by filter; the form offers these values.
-        creates: commands that make such a thing.
-        actions: commands about one such thing.
-        related: pages that list what belongs to one, with the parameter that takes its id.
-        given: parameters of the list command that hold where the address does not say otherwise.
-        key: the field that tells one from all others.
+        creates: the commands that create such an object.
+        actions: the commands that work on one such object.
+        related: pages that list the objects belonging to one, with the parameter that takes its id.
+        given: values of list parameters that apply unless the URL contains others.
+        key: the field that identifies an object.
         by: the parameter of the list command that takes the key.
-        named_by: the command that parameters name whose values are ids of such things; empty: ``lists``.
+        named_by: the list command that listApis relates to parameters with ids of such objects. If empty,
+            ``lists``.
     """
 
     page: str

@@ -24,7 +24,8 @@ class Pages:
     """The renderer of pages, created once per process and used by many threads.
 
     Attributes:
-        version: a digest of all that pages are made of, so that a browser never keeps one of another release.
+        version: a digest of all files of the console. It is part of URLs, so that browsers load new files after an
+            upgrade.
     """
 
     def __init__(self) -> None:
@@ -50,7 +51,7 @@ class Pages:
         )
 
     def _state(self, value: str) -> Markup:
-        """Return a state as text, in the colour of its meaning."""
+        """Return the HTML element with the text of a state, in the colour of the state's meaning."""
         kind, text = formats.KIND_OF_STATE.get(value, ""), self.texts.states.get(value)
         return Markup('<span class="state {}">{}</span>').format(kind, text)
 

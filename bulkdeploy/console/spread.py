@@ -1,4 +1,4 @@
-"""The spread of VMs over pods and clusters as a page shows it."""
+"""The spread of VMs over pods and clusters, prepared for a page."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -19,20 +19,23 @@ class Spread:
 
     @property
     def largest_cluster(self) -> int:
-        """The maximum number of VMs in the largest cluster, at least 1. It sets the length of a plan's bars."""
+        """The number of VMs that the largest cluster can hold, at least 1. It sets the length of a plan's bars."""
         return max((one.after + one.left for pod in self.pods for one in pod.clusters), default=1) or 1
 
     @property
     def fullest_cluster(self) -> int:
-        """The number of VMs of the fullest cluster after the deployment, at least 1.
+        """The number of VMs in the fullest cluster after the deployment, at least 1.
 
-        It is the length of the longest bar.
+        It sets the length of the longest bar.
         """
         return max((one.after for pod in self.pods for one in pod.clusters), default=1) or 1
 
 
 def spread_of(row: Mapping[str, Any]) -> Spread:
-    """Return the spread that a plan or a deployment has; clusters beyond MOST_CLUSTERS are counted and left out."""
+    """Return the spread of a plan or a deployment.
+
+    At most MOST_CLUSTERS clusters are included; the others are counted.
+    """
     clusters = sorted(read_spread(row), key=lambda one: (one.pod, one.name))
     shown = clusters if len(clusters) <= MOST_CLUSTERS else [one for one in clusters if one.added][:MOST_CLUSTERS]
     return Spread(

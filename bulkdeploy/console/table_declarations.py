@@ -14,9 +14,10 @@ class Column:
     """A column of a table.
 
     Attributes:
-        kind: how a value looks; ``link``: the row's name, which leads to its own page.
-        shown: whether it is there before anybody chose columns.
-        to: for links, the page; by which field of the row: ``by``.
+        kind: the display format of values. ``link`` is a link to the page of an object.
+        shown: whether the column is shown by default.
+        to: the page to which a link leads.
+        by: the field of the row with the id for the link.
     """
 
     name: str
@@ -31,8 +32,8 @@ class Filter:
     """A filter of a table, which sets one parameter of the table's command.
 
     Attributes:
-        words: its values; without them it is a text to type, or the ids of what ``rows_of`` lists.
-        hidden: no field of the form: only addresses have it, and the page shows that it holds.
+        words: the values to choose from. If empty, the value is a text, or an id from the list ``rows_of``.
+        hidden: whether the filter can only be set by links, so that it has no field in the form.
     """
 
     name: str
@@ -62,10 +63,10 @@ class Table:
     """A table of the console: the command that lists its rows, and the columns and filters that it shows.
 
     Attributes:
-        read: makes what the columns show of a row that the API answered.
-        orders: columns that order the table, with the command's own words for them.
-        actions: commands that may be called with the id of each chosen row.
-        fixed: parameters of the command that hold where the address does not say otherwise.
+        read: a function that converts a row of the response to the values of the columns.
+        orders: the columns by which rows can be sorted, with the values of the command's parameter ``sortby``.
+        actions: commands that can be called for each selected row, with its id.
+        fixed: parameters of the list command that apply unless a filter sets them.
     """
 
     page: str

@@ -18,7 +18,7 @@ class Text(str):
     __slots__ = ()
 
     def __call__(self, **values: object) -> str:
-        """Return the text with ``values`` in the places of its fields."""
+        """Return the text with its fields replaced by ``values``."""
         one, _, many = self.partition(ONE_OR_MANY)
         return (many if many and values.get("count") != 1 else one).format(**values)
 
@@ -32,10 +32,10 @@ class Texts:
         }
 
     def __getattr__(self, name: str) -> Any:
-        """Return the text or group of that name.
+        """Return the text or group with this name.
 
         Raises:
-            AttributeError: there is none.
+            AttributeError: there is no text or group with this name.
         """
         try:
             return self._content[name]
@@ -43,15 +43,15 @@ class Texts:
             raise AttributeError(f"the console has no text {name!r}") from None
 
     def get(self, name: str, default: str | None = None) -> Text:
-        """Return the text with a name, or the default, or the name itself.
+        """Return the text with this name. If there is none, the default or else the name itself is returned.
 
-        So values that a later version of the API returns are shown unchanged.
+        So values that only later versions of the API return are shown unchanged.
         """
         found = self._content.get(name)
         return found if isinstance(found, Text) else Text(name if default is None else default)
 
     def items(self) -> list[tuple[str, Text]]:
-        """Return the names and the texts of a group without inner groups."""
+        """Return the names and the texts of this group. Inner groups are left out."""
         return [(name, value) for name, value in self._content.items() if isinstance(value, Text)]
 
 

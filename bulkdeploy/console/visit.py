@@ -70,7 +70,7 @@ class Visit:
 
     Attributes:
         given: the parameters of the URL.
-        may: the commands that this person may call, as listApis describes them to this person.
+        may: the commands that the user may call, by name, with their descriptions from listApis.
     """
 
     request: Request
@@ -81,7 +81,7 @@ class Visit:
 
     @property
     def form(self) -> Mapping[str, str]:
-        """The fields of the form that was sent."""
+        """The fields of the submitted form."""
         return self.request.form
 
     def page(self, template: str, status: int = 200, **values: Any) -> Response:
@@ -132,7 +132,7 @@ def _menu(names: frozenset[str]) -> tuple[tuple[str, tuple[str, ...]], ...]:
 
 
 def menu_of(may: Apis) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return the pages of nouns that this person may see, by their groups."""
+    """Return the groups of the menu, each with the list pages that the user may see."""
     return _menu(frozenset(may))
 
 

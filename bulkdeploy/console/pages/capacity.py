@@ -38,12 +38,12 @@ MOST_VMS = 200
 
 
 def heat(per_cent: float) -> int:
-    """Return the shade of a share: 0 is empty, 6 is full."""
+    """Return the colour step for a percentage, from 0 for empty to 6 for full."""
     return sum(per_cent >= edge for edge in HEAT)
 
 
 def capacity(visit: Visit) -> Response:
-    """Return a zone's pods and clusters."""
+    """Return the page with the capacity and usage of a zone, and of its pods and clusters."""
     zones = visit.calls.rows("listZones", {"showcapacities": True})
     zone = next((row for row in zones if row["id"] == visit.given.get("zoneid")), zones[0] if zones else {})
     health = visit.calls("getHealth")["health"] if "getHealth" in visit.may else {}
@@ -76,7 +76,7 @@ def capacity(visit: Visit) -> Response:
 
 
 def fit(visit: Visit) -> Response:
-    """Return how many more VMs of an offering fit and where the next VM would be placed."""
+    """Return the page with the number of further VMs of an offering that fit, and the host of the next VM."""
     form = visit.form
     wanted = {name: form.get(name, "") for name in ("zoneid", "serviceofferingid", "templateid")}
     if not all(wanted.values()):
@@ -121,7 +121,7 @@ def host(visit: Visit) -> Response:
 
 
 def host_live(visit: Visit) -> Response:
-    """Return the fragment of a host's page that changes."""
+    """Return the part of a host's page that is refreshed periodically."""
     return visit.page("fragments/host.html", **_host_values(visit))
 
 
@@ -211,7 +211,7 @@ def _moves(host_id: str, vms: Sequence[Row], visit: Visit) -> list[Row]:
 
 
 def _find_host(visit: Visit) -> Row:
-    """Return the host that the URL names by its id, or by its cluster and name, as the zone map does."""
+    """Return the host that the URL names: by its id, or by its cluster's id and its name, as the zone map does."""
     given = visit.given
     name = given.get("name", "")
     wanted = {"clusterid": given.get("clusterid", ""), "name": name} if name else {"id": given.get("id") or "-"}

@@ -65,14 +65,19 @@ NAMES_ONLY = {"details": "min"}
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """The submitted values of the deploy form."""
+    """The submitted values of the deploy form.
+
+    Attributes:
+        values: the values of fields with one value, by name.
+        many: the values of fields with several values, by name.
+    """
 
     values: Mapping[str, str]
     many: Mapping[str, tuple[str, ...]]
 
     @classmethod
     def of(cls, visit: Visit) -> "Form":
-        """Create the form from the values that were sent, or from the address if none were."""
+        """Create the form from the submitted values, or from the URL if the request is not a POST."""
         source = visit.request.form if visit.request.method == "POST" else visit.request.args
         return cls(
             {name: source.get(name, "").strip() if name != "userdata" else source.get(name, "") for name in FIELDS},
@@ -88,7 +93,7 @@ class Form:
         return {"account": account, "domainid": domain} if kind == "account" else {}
 
     def parameters(self, *, custom: bool) -> dict[str, str]:
-        """Return the parameters of the call."""
+        """Return the parameters of the deploy call. ``custom`` is true if the offering needs sizes."""
         values = self.values
         given = {name: values[name] for name in SIMPLE} | self.of_owner()
         given |= {name: ",".join(self.many[name]) for name in MANY}
@@ -104,7 +109,14 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """The choices of the form, which depend on earlier choices."""
+    """The form with the options of its fields. The options depend on the values of earlier fields.
+
+    Attributes:
+        lists: the rows to choose from, by name of the list.
+        zone: the selected zone, or an empty row.
+        custom: whether the selected offering needs sizes.
+        without_hypervisor: whether the selected template has no hypervisor type, so that the form asks for one.
+    """
 
     form: Form
     lists: Mapping[str, list[dict[str, Any]]]
@@ -113,7 +125,7 @@ class Choices:
     without_hypervisor: bool
 
     def parameters(self) -> dict[str, str]:
-        """Return the parameters of the call."""
+        """Return the parameters of the deploy call."""
         return self.form.parameters(custom=self.custom)
 
 
@@ -135,11 +147,11 @@ def like(vm: Row) -> str:
 
 
 def choices(visit: Visit, needs: Callable[[Form], Collection[str]] | None = None) -> Choices:
-    """Return the choices of the form, read again for each request: an old page offers no deleted objects.
+    """Return the deploy form with its options, which are read from the API for each request.
 
     Args:
         visit: the request with the form.
-        needs: returns the names of the lists that are read besides zones and offerings; None: all.
+        needs: a function that returns the names of the lists to read, besides zones and offerings. None: all lists.
     """
     form, calls = Form.of(visit), visit.calls
     zones = calls.rows("listZones")
@@ -167,7 +179,7 @@ def choices(visit: Visit, needs: Callable[[Form], Collection[str]] | None = None
 
 
 def _of_owner(calls: Calls, form: Form) -> dict[str, Reader]:
-    """Return the readers of the lists that depend on the owner, by name."""
+    """Return functions that read the lists that depend on the owner, by name of the list."""
     owner = form.of_owner()
     return {
         "affinity_groups": partial(calls.rows, "listAffinityGroups", owner),
@@ -177,7 +189,7 @@ def _of_owner(calls: Calls, form: Form) -> dict[str, Reader]:
 
 
 def _of_zone(calls: Calls, zone: Mapping[str, Any], form: Form) -> dict[str, Reader]:
-    """Return the readers of the lists that depend on the zone, by name."""
+    """Return functions that read the lists that depend on the zone, by name of the list."""
     of_zone, owner = {"zoneid": zone["id"]}, form.of_owner()
     readers: dict[str, Reader] = {
         "templates": partial(calls.rows, "listTemplates", {"templatefilter": "executable", **of_zone}),

@@ -38,10 +38,10 @@ REPLACEMENT_ACTIONS: Mapping[str, Sequence[str]] = MappingProxyType(
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """A deployment's jobs in numbers.
+    """The numbers of a deployment's jobs by state.
 
     Attributes:
-        per_second: jobs that ended per second, from the call to the latest end; None before two ended.
+        seconds: the time from the call to the latest end of a job, or None if no job has ended.
     """
 
     total: int
@@ -63,7 +63,7 @@ class Progress:
 
     @property
     def per_second(self) -> float | None:
-        """The number of jobs that ended per second so far, or None before two jobs ended."""
+        """The average number of jobs that ended per second, or None before two jobs ended."""
         return self.done / self.seconds if self.seconds and self.done > 1 else None
 
     @property
@@ -86,7 +86,7 @@ def page(visit: Visit) -> Response:
 
 
 def live(visit: Visit) -> Response:
-    """Return the fragment of a deployment's page that changes."""
+    """Return the part of a deployment's page that is refreshed periodically."""
     return visit.page("fragments/deployment.html", **_values(visit))
 
 

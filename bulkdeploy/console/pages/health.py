@@ -32,7 +32,7 @@ def page(visit: Visit) -> Response:
 
 
 def live(visit: Visit) -> Response:
-    """Return the fragment of the health page that changes."""
+    """Return the part of the health page that is refreshed periodically."""
     return visit.page("fragments/health.html", **_values(visit))
 
 
@@ -67,7 +67,7 @@ def hosts_in_trouble(health: Mapping[str, Any], wanted: Mapping[str, str]) -> li
     """Return the filters, the state and the number of hosts that are not up and enabled, by state.
 
     Args:
-        health: the answer of getHealth; empty for people who may not call it.
+        health: the response of getHealth. Empty for users who may not call it.
         wanted: further filters of hosts.
     """
     rows = [row for row in health.get("hosts") or () if wanted.items() <= row.items()]
@@ -79,7 +79,7 @@ def hosts_in_trouble(health: Mapping[str, Any], wanted: Mapping[str, str]) -> li
 
 
 def alarms_of(health: Mapping[str, Any], jobs: Mapping[str, Any], vms: Mapping[str, int]) -> list[str]:
-    """Return the names of the operations guide's alarms that are active now."""
+    """Return the names of the active alarms. The operations guide defines the alarms."""
     queued, running = jobs["queued"], jobs["running"]
     holds = {
         "redis": not health["redisup"],

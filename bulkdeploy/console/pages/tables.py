@@ -80,7 +80,7 @@ def _cell(value: object) -> str:
 
 
 def _wanted(table: Table, visit: Visit) -> dict[str, Any]:
-    """Return the parameters that filter and sort the list. A column by which it cannot be sorted is left out."""
+    """Return the parameters that filter and sort the list. Sorting by an unsortable column is ignored."""
     given = visit.given
     sort = given.get("sort", "")
     order = table.orders.get(sort.removeprefix("-"), "")
@@ -117,9 +117,9 @@ def _lines(columns: Sequence[Column], looks: Mapping[str, str], rows: Sequence[R
 
 
 def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
-    """Return the CSS classes of a column's cells.
+    """Return the CSS classes of a column's cells, which set the width in letters and the alignment.
 
-    The classes set a width in letters, because the browser lays out each row separately.
+    The width is set because the browser lays out each row separately.
     """
     texts = visit.pages.texts
     widest = len(texts.columns.get(column.name)) + 2

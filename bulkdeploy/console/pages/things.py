@@ -74,7 +74,7 @@ def actions_of(noun: Noun, visit: Visit) -> list[tuple[str, bool]]:
 
 
 def show_form(visit: Visit) -> Response:
-    """Show the form of a command."""
+    """Return the page with the form of a command."""
     noun, command, row = _form_subject(visit)
     return _form(noun, command, row, visit)
 
@@ -96,7 +96,7 @@ def find_row(noun: Noun, key: str, visit: Visit) -> dict[str, Any]:
     """Return the row of one object of a noun.
 
     Raises:
-        ApiRefused: there is no such thing, or this person may not see it.
+        ApiRefused: the object does not exist, or the user may not see it.
     """
     _check_may_list(noun, visit)
     rows = visit.calls.rows(noun.lists, {**noun.given, noun.by: key})
@@ -137,7 +137,7 @@ def _form(noun: Noun, command: str, row: Row, visit: Visit, text: str = "") -> R
 
 
 def _next_page(noun: Noun, command: str, row: Row, answer: Mapping[str, Any]) -> str:
-    """Return the page that shows the result of a call: the job, the object or the list."""
+    """Return the address of the page with the result of a call: of the job, the object or the list."""
     if answer.get("jobid"):
         return address("job", id=answer["jobid"])
     if row:
@@ -147,7 +147,7 @@ def _next_page(noun: Noun, command: str, row: Row, answer: Mapping[str, Any]) ->
 
 
 def _columns(rows: list[Any]) -> list[str]:
-    """Return the columns of a list within a thing: fields that some row has, and that are no lists."""
+    """Return the columns for a list that is nested in an object: the fields that have values and are not nested."""
     objects = [row for row in rows if isinstance(row, dict)]
     names = dict.fromkeys(name for row in objects for name, value in row.items() if value not in (None, ""))
     return [name for name in names if not any(isinstance(row.get(name), (list, dict)) for row in objects)]
@@ -157,7 +157,7 @@ def _table(noun: Noun, visit: Visit) -> Table:
     """Return the noun's table with the columns and commands that the user may see.
 
     Raises:
-        ApiRefused: this person may not list such things.
+        ApiRefused: the user may not list such objects.
     """
     _check_may_list(noun, visit)
     return table_of(noun, visit.may[noun.lists])

@@ -46,7 +46,10 @@ def zone_map(visit: Visit) -> Response:
 
 
 def parameters_of(vms: str) -> dict[str, str]:
-    """Return the parameters that name the VMs to be highlighted, of ``account:DOMAIN:NAME`` or ``KIND:ID``."""
+    """Return the parameters that select the VMs to highlight.
+
+    ``vms`` is a text such as ``project:ID``, ``deployment:ID`` or ``account:DOMAIN:NAME``.
+    """
     kind, _, rest = vms.partition(":")
     if kind == "account":
         domain, _, name = rest.partition(":")

@@ -48,7 +48,7 @@ def virtual_machine(visit: Visit) -> Response:
 
 
 def virtual_machine_live(visit: Visit) -> Response:
-    """Return the fragment of a VM's page that changes."""
+    """Return the part of a VM's page that is refreshed periodically."""
     return visit.page("fragments/virtual_machine.html", **_values(visit))
 
 
@@ -58,7 +58,7 @@ def job(visit: Visit) -> Response:
 
 
 def job_live(visit: Visit) -> Response:
-    """Return the fragment of a job's page that changes."""
+    """Return the part of a job's page that is refreshed periodically."""
     return visit.page("fragments/job.html", **_job_values(visit))
 
 
@@ -144,7 +144,10 @@ def _by_reason(failed: Sequence[Row]) -> dict[str, int]:
 
 
 def open_console(visit: Visit) -> Response:
-    """Redirect to the page of a VM's screen, with a token behind the ``#``, which is sent to no server."""
+    """Redirect to the page with a VM's screen.
+
+    The token follows the ``#`` in the URL and is never sent to a server.
+    """
     endpoint = visit.calls("createConsoleEndpoint", {"virtualmachineid": visit.form.get("id", "")})
     token = urlencode({"token": endpoint["consoleendpoint"]["websocket"]["token"]})
     return Response(status=303, headers={"Location": f"vnc#{token}"})
