@@ -57,7 +57,7 @@ def _flags(context: CommandContext, api: Api) -> list[str]:
     flags = {"dryrun": context.options.dry_run, "partial": context.options.partial}
     for name, given in flags.items():
         if given and api.parameter(name) is None:
-            raise UsageError(f"{api.name} has no {name}")
+            raise UsageError(f"{api.name} has no parameter {name}")
     return [f"{name}=true" for name, given in flags.items() if given]
 
 
@@ -81,7 +81,7 @@ def answer_to(context: CommandContext, api: Api, arguments: Arguments) -> dict[s
         if api.only_reads:
             raise
         raise Interrupted(
-            f"Interrupted before {api.name} was answered: it may have been done all the same"
+            f"Interrupted before {api.name} returned a response: the call may have been executed nevertheless"
         ) from None
 
 

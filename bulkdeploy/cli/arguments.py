@@ -44,7 +44,10 @@ def read_arguments(api: Api, words: Sequence[str], *, send_unknown: bool = False
     for word in words:
         name, equals, value = word.partition("=")
         if not equals or not name:
-            raise UsageError(f"{word!r} is not name=value", hint=f"Parameters: bulkmonkey {api.verb} {api.noun} -h")
+            raise UsageError(
+                f"{word!r} does not have the form name=value",
+                hint=f"Parameters: bulkmonkey {api.verb} {api.noun} -h",
+            )
         if name.lower() == FILTER and api.parameter(FILTER) is None:
             arguments.filter += tuple(part.strip() for part in value.split(",") if part.strip())
             continue
@@ -133,9 +136,9 @@ def _is_base64(content: bytes) -> bool:
 
 def _check_type(parameter: ApiParameter, value: str) -> None:
     if parameter.type in WHOLE_NUMBERS and not re.fullmatch(r"-?[0-9]+", value):
-        raise UsageError(f"{parameter.name} is a whole number, not {value!r}")
+        raise UsageError(f"{parameter.name} must be a whole number, not {value!r}")
     if parameter.type in NUMBERS and not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?", value):
-        raise UsageError(f"{parameter.name} is a number, not {value!r}")
+        raise UsageError(f"{parameter.name} must be a number, not {value!r}")
     if parameter.type == "boolean" and value.lower() not in ("true", "false"):
         # The API takes every other word for false: dryrun=yes would deploy.
-        raise UsageError(f"{parameter.name} is true or false, not {value!r}")
+        raise UsageError(f"{parameter.name} must be true or false, not {value!r}")

@@ -41,27 +41,34 @@ class Options:
 
 OPTIONS: tuple[click.Option, ...] = (
     click.Option(["-o", "--output"], type=click.Choice(FORMATS), help="output format"),
-    click.Option(["-p", "--profile"], metavar="NAME", help="use this profile; -u, -k and -s win over it"),
+    click.Option(["-p", "--profile"], metavar="NAME", help="use this profile; -u, -k and -s override it"),
     click.Option(["-u", "--url"], metavar="URL", help="the API's address"),
-    click.Option(["-k", "--apikey"], metavar="KEY", help="API key; @FILE reads it, - asks for it"),
-    click.Option(["-s", "--secretkey"], metavar="KEY", help="secret key; @FILE reads it, - asks for it"),
+    click.Option(["-k", "--apikey"], metavar="KEY", help="API key; @FILE reads it from a file, - prompts for it"),
+    click.Option(
+        ["-s", "--secretkey"], metavar="KEY", help="secret key; @FILE reads it from a file, - prompts for it"
+    ),
     click.Option(["-c", "--config"], metavar="FILE", help="use this configuration file"),
     click.Option(["--no-wait"], is_flag=True, help="do not wait for jobs"),
-    click.Option(["--dry-run"], is_flag=True, help="answer the plan and change nothing: dryrun=true"),
-    click.Option(["--partial"], is_flag=True, help="leave out what does not fit: partial=true"),
-    click.Option(["--yes"], is_flag=True, help="of bulk: do it without asking"),
-    click.Option(["--machine-readable"], is_flag=True, help="of capacity: hspace's keys, for programs"),
-    click.Option(["--timeout"], type=click.FloatRange(min=0), metavar="SECONDS", help="wait so long; 0: no end"),
+    click.Option(["--dry-run"], is_flag=True, help="return the plan and change nothing: dryrun=true"),
+    click.Option(["--partial"], is_flag=True, help="leave out VMs that do not fit: partial=true"),
+    click.Option(["--yes"], is_flag=True, help="of bulk: do not ask for confirmation"),
+    click.Option(["--machine-readable"], is_flag=True, help="of capacity: print hspace's keys, for programs"),
+    click.Option(
+        ["--timeout"],
+        type=click.FloatRange(min=0),
+        metavar="SECONDS",
+        help="wait for jobs at most this long; 0: no limit",
+    ),
     click.Option(["--all", "all_pages"], is_flag=True, help="read every page of a list"),
-    click.Option(["--full"], is_flag=True, help="all that the API says of each job of a batch"),
-    click.Option(["-q", "--quiet"], is_flag=True, help="no progress and remarks, only answers and errors"),
+    click.Option(["--full"], is_flag=True, help="show all fields of each job of a batch"),
+    click.Option(["-q", "--quiet"], is_flag=True, help="print only results and errors"),
     click.Option(["--reveal"], is_flag=True, help="show secrets in answers on a terminal"),
     click.Option(["--no-pager"], is_flag=True, help="do not page long output"),
     click.Option(["--send-unknown"], is_flag=True, help="send parameters that the API does not declare"),
     click.Option(["--insecure"], is_flag=True, help="accept any certificate"),
     click.Option(["-d", "--debug"], is_flag=True, help="show requests, without secrets"),
     click.Option(["-v", "--version"], is_flag=True, help="show the version"),
-    click.Option(["-h", "--help"], is_flag=True, help="help; after a verb or an API: on that"),
+    click.Option(["-h", "--help"], is_flag=True, help="show help; after a verb or an API: help about it"),
 )
 
 

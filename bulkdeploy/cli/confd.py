@@ -122,7 +122,7 @@ def answered(words: Sequence[str], servers: str, key_file: str) -> dict[str, Any
         ConnectionFailed: too few servers replied.
     """
     if not words or words[0] not in NAMES or len(words) > 2:
-        raise UsageError("which query?", hint=f"Queries: {', '.join(NAMES)}")
+        raise UsageError("the query is missing or unknown", hint=f"Queries: {', '.join(NAMES)}")
     if not servers or not key_file:
         raise UsageError("confdservers and confdkeyfile are not set", hint="set confdservers ADDRESS[:PORT],...")
     try:
@@ -160,5 +160,5 @@ def _address(text: str) -> tuple[str, int]:
     if not colon or (":" in host and not host.endswith("]")):
         return text.strip("[]"), PORT
     if not port.isdigit():
-        raise UsageError(f"confdservers: {text!r} is no address")
+        raise UsageError(f"confdservers: {text!r} is not an address")
     return host.strip("[]"), int(port)

@@ -39,9 +39,9 @@ def console(context: CommandContext, words: Sequence[str]) -> None:
     """
     api = context.catalogue.get(API)
     if api is None:
-        raise UsageError("this API has no consoles")
+        raise UsageError("this API does not support consoles")
     if len(words) != 1 or "=" in words[0]:
-        raise UsageError("the console of which VM?", hint="bulkmonkey console VM, by its name or id")
+        raise UsageError("no VM is named", hint="bulkmonkey console VM, by its name or id")
     arguments = read_arguments(api, [f"{VM}={words[0]}", "consoletype=serial"], send_unknown=True)
     check_values(api, arguments.parameters)
     resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
@@ -75,7 +75,7 @@ def _connected(connection: Connection, token: str) -> Iterator[ClientConnection]
             made = connect(url, ssl=tls, compression=None, user_agent_header="bulkmonkey")
             opened = stack.enter_context(made)
         except (OSError, InvalidHandshake, InvalidMessage) as error:
-            hint = "A proxy before the API must let websockets through at /client/console"
+            hint = "A proxy in front of the API must pass websockets at /client/console"
             raise ConnectionFailed(f"no console at {url.partition('?')[0]}: {error}", hint=hint) from error
         yield opened
 

@@ -34,7 +34,10 @@ def follow(context: CommandContext, words: Sequence[str]) -> None:
 
 def _newest_unfinished(context: CommandContext) -> str:
     if context.catalogue.get("listBulkDeployments") is None:
-        raise UsageError("follow what?", hint="bulkmonkey follow DEPLOYMENT or JOB; this API lists no deployments")
+        raise UsageError(
+            "no deployment or job is named",
+            hint="bulkmonkey follow DEPLOYMENT or JOB; this API lists no deployments",
+        )
     rows = rows_of(context.call("listBulkDeployments", {"listall": "true"}))
     unfinished = [row for row in rows if row.get("state") == "InProgress"]
     if not unfinished:

@@ -42,7 +42,7 @@ def overview(catalogue: Catalogue | None) -> list[RenderableType]:
     verbs: list[tuple[str, str]] = []
     if catalogue is not None:
         verbs = [(verb, _some(api.noun for api in apis)) for verb, apis in catalogue.verbs.items()]
-    unknown = Text("Verbs: 'bulkmonkey sync' asks the server which it has", style="dim")
+    unknown = Text("Verbs: 'bulkmonkey sync' reads them from the server", style="dim")
     return [intro, own, options, _listing("Verbs", verbs) if verbs else unknown]
 
 

@@ -38,7 +38,7 @@ def _set(context: CommandContext, words: Sequence[str]) -> None:
     if len(words) == 1 and SETTINGS[name].kind is Kind.SECRET:
         value = prompt_secret(name)
     elif len(words) == 1:
-        raise UsageError(f"set {name} to what?", hint=f"{name}: {SETTINGS[name].description}")
+        raise UsageError(f"the value of setting {name} is missing", hint=f"{name}: {SETTINGS[name].description}")
     else:
         value = " ".join(words[1:])
     config.set(name, value, context.options.profile or config.current)
@@ -86,7 +86,7 @@ def _sync(context: CommandContext, words: Sequence[str]) -> None:
 def _completion(context: CommandContext, words: Sequence[str]) -> None:
     del context
     if len(words) != 1 or words[0] not in SHELLS:
-        raise UsageError("for which shell?", hint=f"bulkmonkey completion {' or '.join(SHELLS)}")
+        raise UsageError("no shell is named", hint=f"bulkmonkey completion {' or '.join(SHELLS)}")
     script = resources.files("bulkdeploy.cli") / "completions" / f"bulkmonkey.{words[0]}"
     print(script.read_text(encoding="utf-8"), end="")  # noqa: T201 - the script is the answer
 
@@ -116,11 +116,11 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
             ("set profile lab", "set url https://lab.example.org/client/api", "set secretkey", "set output csv"),
         ),
         OwnCommand("profile", "profile [NAME]", "Lists profiles, or changes to one", _profile, ("profile lab",)),
-        OwnCommand("sync", "sync", "Asks the server which APIs it has, for help and completion", _sync),
+        OwnCommand("sync", "sync", "Reads the list of APIs from the server, for help and completion", _sync),
         OwnCommand(
             "batch-create",
             "batch-create FILE [NAME=VALUE ...]",
-            "Creates the unlike VMs of a JSON or YAML file, Ganeti's too; -: standard input",
+            "Creates different VMs from a JSON or YAML file, also of Ganeti; -: standard input",
             _of("batches.batch_create", "batch_create"),
             (
                 "batch-create vms.yaml zone=small --dry-run",
@@ -130,7 +130,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         OwnCommand(
             "bulk",
             "bulk VERB virtualmachines [NAME=VALUE ...]",
-            "Stops, starts, destroys ... many VMs with one call: shows them, asks, and waits for all jobs",
+            "Stops, starts, destroys ... many VMs with one call: shows them, asks for confirmation, and waits",
             _of("batches.bulk", "bulk"),
             (
                 "bulk stop virtualmachines deployment=9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1 state=Running",
@@ -148,7 +148,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         OwnCommand(
             "explain",
             "explain DEPLOYMENT | JOB | VM [host=NAME]",
-            "Says where VMs went and why, or why they failed and what would help; or why not on a host",
+            "Shows the hosts of VMs with reasons, failures with remedies, or why a host cannot get them",
             _of("following_commands", "explain"),
             (
                 "explain 9d3c0f62-9b6c-4b0e-8a53-b5a4a9a3f3a1",
@@ -160,28 +160,28 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         OwnCommand(
             "confd",
             f"confd {'|'.join(CONFD_QUERIES)} [QUERY]",
-            "Asks confd servers, of bulkdeploy or of Ganeti, where things are; the newest answer counts",
+            "Queries confd servers of bulkdeploy or Ganeti, and prints the newest answer",
             _of("confd", "confd"),
             ("confd node-of-address 10.1.0.7", "confd node-role kvm-17", "confd configuration /cluster/serial_no"),
         ),
         OwnCommand(
             "balance",
             "balance zone=NAME | pod=NAME | cluster=NAME [maxmoves=N] [mingain=X] [yes]",
-            "Shows the moves that would even out the use of hosts, and has them made once confirmed",
+            "Shows the moves that balance the load of hosts, and executes them after confirmation",
             _of("planning.balance", "balance"),
             ("balance zone=z1", "balance cluster=c-kvm-1 maxmoves=20 yes", "balance zone=z1 dryrun=true -o csv"),
         ),
         OwnCommand(
             "console",
             "console VM",
-            "Shows the serial console of a running VM and sends what is typed; Ctrl-] ends it",
+            "Connects the terminal to the serial console of a running VM; Ctrl-] ends the connection",
             _of("console", "console"),
             ("console web-1", "console 6f1c2a34-0a0f-4f5e-9d59-4f0f9f1b7c11"),
         ),
         OwnCommand(
             "capacity",
             "capacity zone=NAME serviceoffering=NAME template=NAME [tiered=true] [n1=true] [NAME=VALUE ...]",
-            "Says how many more such VMs fit, on which hosts, and what ends it",
+            "Shows how many more VMs of an offering fit, on which hosts, and the limiting reason",
             _of("planning.capacity", "capacity"),
             (
                 "capacity zone=z1 serviceoffering=Small template='Debian 12'",
@@ -192,7 +192,7 @@ OWN_COMMANDS: dict[str, OwnCommand] = {
         OwnCommand(
             "difference",
             "difference FIRST.json SECOND.json",
-            "Says what the second of two plans would change: dry runs that were saved with -o json",
+            "Compares two plans of dry runs that were saved with -o json",
             _of("planning.plan_difference", "difference"),
             ("difference monday.json today.json", "difference monday.json today.json -o json"),
         ),

@@ -103,9 +103,9 @@ def _verb_alone(context: CommandContext, catalogue: Catalogue, words: list[str],
             context.screen.render(*verb_help(words[0], nouns))
             return
         some = ", ".join(noun for noun, _ in nouns[:8]) + (", ..." if len(nouns) > 8 else "")
-        raise UsageError(f"{words[0]} what?", hint=f"{words[0]} goes with: {some}")
+        raise UsageError(f"no noun follows {words[0]}", hint=f"Nouns of {words[0]}: {some}")
     close = [f"{api.verb} {api.noun}" for api in catalogue.similar(words)]
-    hint = f"Did you mean: {' or '.join(close)}?" if close else "'sync' asks the server again what it has"
+    hint = f"Did you mean: {' or '.join(close)}?" if close else "'sync' reads the server's APIs again"
     raise UsageError(f"unknown command or API: {' '.join(words[:2])}", hint=hint)
 
 

@@ -1,4 +1,4 @@
-"""Forms of commands, with a field for each settable parameter, and the calls that they send."""
+"""Forms of commands, with a field for each settable parameter, and the calls that they send (one file: both)."""
 
 import base64
 import re

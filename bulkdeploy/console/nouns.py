@@ -1,4 +1,4 @@
-"""The nouns, which are types of objects with generated pages: a list, a page per object, and a form per command."""
+"""The nouns: types of objects with a list page, a page per object, and forms (one file: a declaration each)."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

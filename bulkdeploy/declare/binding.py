@@ -135,7 +135,8 @@ class Binder:
                 if name != bare.lower() and kept != text:
                     raise InvalidCombination(
                         (name, bare.lower()),
-                        f"'{name}' and '{bare.lower()}' are names of one parameter: their values must be equal",
+                        f"'{name}' and '{bare.lower()}' are names of the same"
+                        " parameter: their values must be equal",
                     )
         return texts
 
@@ -179,7 +180,10 @@ class Binder:
 
 
 def everything(entity: Entity) -> EntityRef:
-    """Return the reference that an id of -1 is converted to. It means all entities of a kind."""
+    """Return the reference that stands for all entities of a type.
+
+    The id -1 in a call is converted to this reference.
+    """
     return EntityRef(entity, EVERY_ID, UUID(int=0), "")
 
 

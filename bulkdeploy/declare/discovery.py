@@ -94,7 +94,7 @@ def _answer_fields(command: Command) -> tuple[Field, ...]:
     if command.shape in (Shape.SUCCESS, Shape.JOB_SUCCESS):
         own = (*own, *SUCCESS_FIELDS)
     if command.instead is not None:
-        meaning = "what is answered instead, where the call asks for it"
+        meaning = "what is returned instead if the call requests it"
         own = (*own, Field(command.instead.key, FieldType.OBJECT, meaning, command.instead.fields))
     named = {field.name for field in own}
     return (*own, *(field for field in (*JOB_FIELDS, WARNING) if field.name not in named))

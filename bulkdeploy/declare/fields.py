@@ -260,7 +260,7 @@ class MapField(WireField):
             return field, self._printable(text)
         name = field.lower()
         if name not in self._declared:
-            raise InvalidParameter(key[:80], text[:80], f"its fields must be of {', '.join(self._declared)}")
+            raise InvalidParameter(key[:80], text[:80], f"its fields must be among {', '.join(self._declared)}")
         return name, self._printable(text) if self._declared[name] is None else self._id.read(text)
 
 

@@ -10,10 +10,10 @@ from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, RoleType
 HEADER = """\
 # The API, command by command
 
-Generated from the declarations in `bulkdeploy/commands` by `make generate`. The same as OpenAPI 3.1 is served at
-`/client/api/openapi.json`, and as CloudStack's own description by `listApis`.
+Generated from the declarations in `bulkdeploy/commands` by `make generate`. `/client/api/openapi.json` describes
+the API as OpenAPI 3.1, and `listApis` in CloudStack's own form.
 
-Parameters in **bold** must be given. Everything is sent as text; `map` parameters as `name[0].field=value`, lists
+Parameters in **bold** are required. All values are sent as text; `map` parameters as `name[0].field=value`, lists
 separated by commas. Roles are those that may call a command where no rule of a role says otherwise.
 """
 

@@ -166,11 +166,12 @@ TAG = ValueRule(
 )
 TAGS = ValueRule("must be tags of 1 to 255 characters, separated by commas, each once", _tags)
 API_PATTERN = ValueRule(
-    "must be an API's name, * standing for any letters",
+    "must be the name of an API; * stands for any letters",
     _if(lambda written: bool(NAMES_OF_APIS.fullmatch(written))),
 )
 URL = ValueRule(
-    "must be a url such as http://10.1.1.5 or nfs://10.1.1.9/export/primary, a password in a parameter of its own",
+    "must be a url such as http://10.1.1.5 or nfs://10.1.1.9/export/primary,"
+    " without a password, which has its own parameter",
     _if(_is_url),
     _without_login,
 )
@@ -182,9 +183,9 @@ STORAGE_URL = ValueRule(
 )
 
 TIME_ZONE = ValueRule("must be a time zone such as Europe/Berlin or UTC", _time_zone)
-PASSWORD = ValueRule("must be a password: not blank", _if(lambda written: bool(written.strip())), _hidden)
+PASSWORD = ValueRule("must be a password that is not blank", _if(lambda written: bool(written.strip())), _hidden)
 PASSWORD_HASH = ValueRule(
-    "must be an argon2id hash, as exports have it", _if(lambda written: written.startswith("$argon2id$")), _hidden
+    "must be an argon2id hash, as in exports", _if(lambda written: written.startswith("$argon2id$")), _hidden
 )
 KEY = ValueRule(
     "must be a key: 1 to 255 characters without blanks",

@@ -43,4 +43,4 @@ class ServerBusy(BulkDeployError):
     """Raised when the process already handles the maximum number of requests (503)."""
 
     def __init__(self) -> None:
-        super().__init__("The server has as many requests in hand as it may; try again later")
+        super().__init__("The server processes as many requests as it may; try again later")

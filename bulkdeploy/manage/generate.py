@@ -27,7 +27,7 @@ ANYTHING = TypeAdapter[object](object)
 HEADER = f"""\
 # Settings of bulkdeploy with their defaults; generated from bulkdeploy/wiring/settings.py by `make generate`.
 # Use: bulkdeploy --config FILE ...
-# Every setting may also stand in the environment: {ENVIRONMENT_PREFIX} and its name in capitals; that wins.
+# An environment variable overrides a setting: {ENVIRONMENT_PREFIX} and the setting's name in capitals.
 """
 
 

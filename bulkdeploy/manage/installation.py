@@ -57,8 +57,8 @@ class Installation:
                 return hosts(connection)
             found = find_hosts(connection, named)
             if len(found) != 1:
-                rule = "HOST must be the name or the id of a host, and its id where the name is not the only one"
-                raise click.UsageError(f"there are {len(found)} hosts {named!r}: {rule}")
+                rule = "HOST must be the name or id of one host; if several hosts have the name, use the id"
+                raise click.UsageError(f"{len(found)} hosts have the name or id {named!r}: {rule}")
             return hosts(connection, host_ids=[found[0]["id"]])
 
 

@@ -25,7 +25,7 @@ MEMORY_STEP_MIB = 64
 
 
 @dataclass(frozen=True, slots=True)
-class Filled:
+class FillUpPlan:
     """A plan with the largest number of VMs of a request that fit.
 
     ``left``, ``following`` and ``held`` are the zone, the request's affinity groups and the VMs on hosts after the
@@ -50,7 +50,7 @@ def fill_up(
     *,
     most: int | None = None,
     held: HeldVms | None = None,
-) -> Filled:
+) -> FillUpPlan:
     """Plan as many VMs of the request as fit, but at most ``most``. The count of the request is ignored.
 
     ``held`` has the VMs on hosts. If it is given, only as many VMs are placed as leave capacity for the loss of any
@@ -82,11 +82,11 @@ def fill_up(
         ended = {n1.RULE.reason: 1}
     elif count == capacity:
         ended = _ended_by(snapshot, request, left, following, catalog)
-    return Filled(sized, made, left, following, held and held.plus(sized, made), ended, lost)
+    return FillUpPlan(sized, made, left, following, held and held.plus(sized, made), ended, lost)
 
 
 def smaller(
-    filled: Filled, catalog: PlacementCatalog, *, least_cores: int, least_memory_mib: int
+    filled: FillUpPlan, catalog: PlacementCatalog, *, least_cores: int, least_memory_mib: int
 ) -> PlacementRequest | None:
     """Return a request for the next smaller size that fits, or None if no size above the given minimum fits.
 
@@ -108,7 +108,7 @@ def smaller(
     return replace(request, cpu_number=cores, memory_mib=memory)
 
 
-def _most_memory(filled: Filled, catalog: PlacementCatalog, least_mib: int) -> int | None:
+def _most_memory(filled: FillUpPlan, catalog: PlacementCatalog, least_mib: int) -> int | None:
     """Return the largest memory below the request's with which one more VM survives the loss of any host."""
     request, held = filled.following, filled.held
     sizes = range(least_mib, request.memory_mib, MEMORY_STEP_MIB)

@@ -110,10 +110,10 @@ class Starter:
             pinned: whether no other host may be tried.
         """
         if pinned:
-            why = f"{failure}; it is pinned to its place and was not tried elsewhere"
+            why = f"{failure}; the VM is bound to its place, so no other host was tried"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
         if failure.on_any_host:
-            why = f"{failure}; no other host was tried, since the reason is the same on all of them"
+            why = f"{failure}; no other host was tried, because the reason applies to all hosts"
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
         move = partial(self._move, work=work, failure=failure, began=began)
         return run_transaction(self._tools.engine, move, REPLACE_COMMIT, during=self._tools.planning)
@@ -154,7 +154,7 @@ class Starter:
         left = self._calls.remove(work, with_volumes=self._removes_volumes)
         if left is None:
             return self._failure(work, RESOURCE_UNAVAILABLE, why)
-        text = f"VM {work.name} did not start: {why}. What is left of it is still being removed: {left}"
+        text = f"VM {work.name} did not start: {why}. Its remains are still being removed: {left}"
         return Failed(RESOURCE_UNAVAILABLE, text, self._kind.if_abandoned)
 
     def _failure(

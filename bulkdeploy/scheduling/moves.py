@@ -49,7 +49,7 @@ class VmMove:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class MoveKind:
     """The kind of move of VMs, as recorded in the parameters of their jobs.
 
     Running VMs keep their claim on the source until their own move. VMs that start after the loss of their host
@@ -63,10 +63,10 @@ class Way:
     last_host_first: bool = False
 
 
-MIGRATING, STARTING = Way(Purpose.MOVE), Way(Purpose.START)
+MIGRATING, STARTING = MoveKind(Purpose.MOVE), MoveKind(Purpose.START)
 
 
-def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list[VmMove]:
+def try_moves(connection: Connection, moves: Sequence[VmMove], way: MoveKind) -> list[VmMove]:
     """Plan the moves in order.
 
     Returns them with the hosts that VMs get now, or with the reasons why they get none.
@@ -84,7 +84,7 @@ def try_moves(connection: Connection, moves: Sequence[VmMove], way: Way) -> list
     return tried
 
 
-def _restart(rows: "_Rows", moves: Sequence[VmMove], way: Way) -> list[VmMove]:
+def _restart(rows: "_Rows", moves: Sequence[VmMove], way: MoveKind) -> list[VmMove]:
     """Return the moves of VMs that have lost their host, with the new hosts, planned together.
 
     VMs are planned by their own rules first, the largest first. If some of them find no host, they are packed into
@@ -204,7 +204,7 @@ class _Zone:
         self._seen: dict[int, tuple[ZoneSnapshot, int]] = {}
         self._members: dict[int, Mapping[int, int]] = {}
 
-    def try_move(self, move: VmMove, way: Way, *, packed: bool = False) -> VmMove:
+    def try_move(self, move: VmMove, way: MoveKind, *, packed: bool = False) -> VmMove:
         """Plan a move, and return it with its host, or with the reason why there is none.
 
         ``packed`` packs the VM tightly into its cluster (``packed_restart``).
@@ -230,7 +230,7 @@ class _Zone:
         vm = self._rows.vm(move)
         return "" if vm is None else vm.need.planner
 
-    def _place(self, move: VmMove, way: Way, *, packed: bool) -> Plan | NoPlace:
+    def _place(self, move: VmMove, way: MoveKind, *, packed: bool) -> Plan | NoPlace:
         pinned = move.to_host_id is not None
         pins = {} if pinned else {"pod_id": way.pod_id, "cluster_id": way.cluster_id}
         vm = self._rows.vm(move, **pins)

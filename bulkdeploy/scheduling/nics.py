@@ -105,7 +105,7 @@ def check_removable(nics: Sequence[Row[Any]], vm_uuid: UUID, nic: EntityRef) -> 
         InvalidParameter: the VM does not have this NIC, or it is the default NIC.
     """
     if nic_of(nics, vm_uuid, nic).is_default:
-        rule = "it is the VM's default nic; updateDefaultNicForVirtualMachine makes another"
+        rule = "it is the VM's default nic; choose another one with updateDefaultNicForVirtualMachine first"
         raise InvalidParameter("nicid", str(nic.uuid), rule)
 
 
@@ -129,10 +129,10 @@ def checked_mac(connection: Connection, parameter: str, mac: str) -> str:
             be generated for another NIC.
     """
     if not MAC.fullmatch(mac.lower()) or mac == NO_MAC:
-        raise InvalidParameter(parameter, mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
+        raise InvalidParameter(parameter, mac, "it must be a unicast MAC address, such as 02:00:5e:10:00:01")
     if will_be_generated(connection, mac.lower()):
         begin = f"addresses that begin with {GENERATED_MACS}"
-        rule = f"{begin} are given to nics here: it must be another, or one that was"
+        rule = f"{begin} are generated for nics: it must begin differently, or be an address that was generated"
         raise InvalidParameter(parameter, mac, rule)
     if store.mac_in_use(connection, mac.lower()):
         raise InvalidParameter(parameter, mac, "another nic has it")

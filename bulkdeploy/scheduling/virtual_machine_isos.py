@@ -34,7 +34,7 @@ def insert_iso(connection: Connection, vm_id: int, iso: EntityRef, *, forced: bo
         raise InvalidParameter("id", shown, f"ISO {facts.name} is not ready in the VM's zone")
     there = iso_of(connection, vm_id)
     if there is not None and there.id != iso.id and not forced:
-        rule = f"ISO {there.name} is in its drive; detachIso takes it out, forced=true puts this one in its place"
+        rule = f"ISO {there.name} is attached; detach it with detachIso, or replace it with forced=true"
         raise InvalidParameter(OF_VM, str(row.uuid), rule)
     return _change(connection, vm_id, iso.id)
 

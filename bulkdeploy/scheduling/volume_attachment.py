@@ -61,7 +61,7 @@ def check_free(volume: Row[Any]) -> None:
         InvalidParameter: the volume is attached already, or is not a data volume.
     """
     if volume.vm_id is not None or volume.volume_type != VolumeType.DATADISK:
-        raise InvalidParameter("id", str(volume.uuid), "it must be a data volume that no VM has")
+        raise InvalidParameter("id", str(volume.uuid), "it must be a data volume that is not attached to a VM")
 
 
 def check_deletable(volume: Row[Any], parameter: str) -> None:
@@ -106,9 +106,9 @@ def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place
 
 def _check_pair(volume: Row[Any], vm: Row[Any]) -> None:
     if vm.account_id != volume.account_id:
-        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must belong to one account")
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must belong to the same account")
     if vm.zone_id != volume.zone_id:
-        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must be in one zone")
+        raise InvalidParameter("virtualmachineid", str(vm.uuid), "volume and VM must be in the same zone")
 
 
 def _place(connection: Connection, volume: Row[Any], vm: Row[Any]) -> int | None:

@@ -56,7 +56,7 @@ def check_resizable(volume: Row[Any], new: VolumeSize, vm_state: VmState | None)
         )
     if new.size_bytes >= volume.size_bytes or volume.pool_id is None or vm_state is VmState.STOPPED:
         return
-    rule = "a volume that exists on its storage pool is made smaller only while a Stopped virtual machine has it; "
+    rule = "a volume on a storage pool can be made smaller only while it is attached to a Stopped virtual machine; "
     state = (
         "it is not attached to a virtual machine"
         if vm_state is None

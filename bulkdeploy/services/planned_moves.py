@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.errors import PlanStale, ResourceUnavailable
 from bulkdeploy.scheduling.allocators import evacuate
-from bulkdeploy.scheduling.moves import VmMove, Way, try_moves
+from bulkdeploy.scheduling.moves import MoveKind, VmMove, try_moves
 from bulkdeploy.services.deployments.shown_plans import MOST_NAMED, kept_plan
 from bulkdeploy.store.deployments.plans import keep_plan, names_of
 from bulkdeploy.store.infrastructure.host_migration import VmPlace, running_vms_on, vm_places, zone_of_host
@@ -52,7 +52,7 @@ def plan_moves(
     caller: Caller,
     wanted: PlanWanted,
     moves: Sequence[VmMove],
-    way: Way,
+    way: MoveKind,
     *,
     of_host: int | None = None,
 ) -> MovePlan:
@@ -87,7 +87,7 @@ def plan_moves(
 
 
 def moves_off(
-    connection: Connection, caller: Caller, host_id: int, way: Way, wanted: PlanWanted | None
+    connection: Connection, caller: Caller, host_id: int, way: MoveKind, wanted: PlanWanted | None
 ) -> MovePlan | None:
     """Return the destinations of all VMs that run on a host, from the wanted plan or from an allocator program.
 
@@ -107,7 +107,7 @@ def moves_off(
     return None if chosen is None else MovePlan(0, chosen)
 
 
-def _chosen(connection: Connection, host_id: int, vms: Sequence[int], way: Way) -> list[VmMove] | None:
+def _chosen(connection: Connection, host_id: int, vms: Sequence[int], way: MoveKind) -> list[VmMove] | None:
     """Return the moves that an allocator program chose and that are possible now.
 
     Returns None if the planner must choose the destinations instead.

@@ -15,7 +15,7 @@ from bulkdeploy.store.transaction import find_transaction
 
 
 class Lock(Enum):
-    """The locks in the order in which they are taken.
+    """The locks in the order in which they are acquired.
 
     The value of a member is the first key of an advisory lock, or the name of the table whose rows are locked.
     """

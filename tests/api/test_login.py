@@ -173,7 +173,7 @@ def test_guesses_at_a_user_have_to_wait(browser: Browser, engine: Engine, ann: T
         answer = browser.login(username.upper(), password)
         assert (answer.status_code, list(answer.json())) == (429, ["loginresponse"])
         assert error_of(answer)["cserrorcode"] == 4545
-        assert f"the next one is looked at in {answer.headers['Retry-After']} s" in error_of(answer)["errortext"]
+        assert f"the next login is possible in {answer.headers['Retry-After']} s" in error_of(answer)["errortext"]
     tried(engine, f"user 1 {username} from 127.0.0.1", 12, seconds_ago=60)
     assert [browser.login(username, "wrong").status_code for _ in range(2)] == [531, 429]
 

@@ -41,7 +41,11 @@ def test_explain_says_why_not_a_host(admin_monkey: Monkey, fleet: Fleet) -> None
     (deployment,) = fleet.zone.rows("SELECT uuid FROM deployments")
     table = admin_monkey("explain", str(deployment.uuid), "host=a-1-1,a-2-1,b-1-1", "-o", "csv")
     assert table.status == 0
-    for text in ("the host is disabled or in maintenance", "enable it, or end its maintenance", "outside the zone"):
+    for text in (
+        "the host is disabled or in maintenance",
+        "enable it, or end its maintenance",
+        "outside the requested zone",
+    ):
         assert text in table.out
     (job,) = [row.uuid for row in fleet.zone.rows("SELECT uuid FROM async_jobs ORDER BY id LIMIT 1")]
     rows = json.loads(admin_monkey("explain", str(job), "hosts=a-1-1,a-2-1").out)["host"]
@@ -123,7 +127,7 @@ def test_a_single_vm_and_its_failed_start_are_explained(admin_monkey: Monkey, fl
     fleet.zone.change("UPDATE hosts SET state = 'Down'")
     failed = admin_monkey("start", "virtualmachine", "id=web-1")
     assert failed.status == 3
-    assert "host(s): the host is not Up (look at the host's state and its agent)" in failed.err
+    assert "host(s): the host is not Up (check the host's state and its agent)" in failed.err
 
 
 @pytest.mark.long

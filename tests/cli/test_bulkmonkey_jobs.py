@@ -157,7 +157,7 @@ def test_ctrl_c_detaches_and_follow_attaches_again(monkey: Monkey, recorded: Rec
     out, err = process.communicate(timeout=PATIENCE_S)
     assert (process.returncode, out) == (130, "")
     command = err.strip().splitlines()[-1].partition("bulkmonkey ")[2]
-    assert "Detached: the jobs go on." in err
+    assert "Detached: the jobs continue." in err
     recorded.jobs.batches[0].rate = 1000
     again = monkey(*command.split())
     assert again.status == 0
@@ -212,7 +212,7 @@ def test_explain_says_what_would_help(monkey: Monkey, recorded: RecordedServer) 
     monkey(*ONE)
     text = monkey("explain", recorded.jobs.batches[0].job_id(0), "-o", "table").out
     assert "Why: Unable to create a deployment for VM instance (code 533)" in text
-    assert "What would help: Free or add capacity" in text
+    assert "Remedy: Free or add capacity" in text
 
 
 def test_explaining_what_is_not_known_is_an_api_error(monkey: Monkey) -> None:

@@ -178,7 +178,7 @@ def test_ctrl_c_leaves_a_batch_and_not_the_shell(shell: Terminal, recorded: Reco
     shell.expect("running")
     shell.expect("queued")
     shell.send(CTRL_C)
-    shell.expect("Detached: the jobs go on. Follow them again: bulkmonkey follow")
+    shell.expect("Detached: the jobs continue. Follow them again: bulkmonkey follow")
     shell.expect(PROMPT, times=3)
 
 

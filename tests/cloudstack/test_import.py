@@ -171,7 +171,8 @@ def test_the_zones_that_were_named_before_stay(system: System, upstream: World, 
     imported(system, upstream, "small")
     hosts, vms = said(client, "listHosts"), said(client, "listVirtualMachines")
     with pytest.raises(
-        InvalidParameter, match=r"'smal' for parameter zone: must be the name or id of a zone there: .*small"
+        InvalidParameter,
+        match=r"'smal' for parameter zone: must be the name or id of a zone of the CloudStack: .*small",
     ):
         imported(system, upstream, "smal")
     other = next(name for name in upstream.names("listZones") if name != "small")

@@ -138,7 +138,7 @@ def test_two_names_of_one_parameter_must_not_differ() -> None:
     """A parameter with another spelling is given under either; under both, only where they say the same."""
     parameter = Parameter("disk", WireType.STRING, "", spellings=("diwsk",))
     assert bind([parameter], {"diwsk": "a"}) == bind([parameter], {"disk": "a", "DIWSK": "a"}) == {"disk": "a"}
-    with pytest.raises(InvalidCombination, match="'diwsk' and 'disk' are names of one parameter"):
+    with pytest.raises(InvalidCombination, match="'diwsk' and 'disk' are names of the same parameter"):
         bind([parameter], {"diwsk": "a", "disk": "b"})
 
 

@@ -135,7 +135,14 @@ def test_all_mistakes_are_reported_at_once(engine: Engine, cipher: FernetCipher,
             "10.0.2.1\n        startip: 10.9.9.9\n",
             "18: zones[0].pods[0].startip: it must be an address",
         ),
-        ("a-{1..3}", "a-{1..4}", "24: zones[0].pods[0].clusters[0].hosts[0].url: must have patterns of one length"),
+        (
+            "a-{1..3}",
+            "a-{1..4}",
+            (
+                "24: zones[0].pods[0].clusters[0].hosts[0].url: "
+                "must have patterns that expand to the same number of texts"
+            ),
+        ),
         ("cpu_cores=16", "cpu_cores=0", "24: zones[0].pods[0].clusters[0].hosts[0].url: cpu_cores"),
         ("nfs://10.0.1.201/export/a-1", "nfs://10.0.0.50/zone", "26: zones[0].pods[0].clusters[0].storagepools[0]"),
     ],

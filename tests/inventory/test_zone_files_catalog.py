@@ -203,7 +203,7 @@ def test_images_are_changed_and_put_into_zones(engine: Engine, cipher: FernetCip
         (
             "  - {name: other",
             "templates: [{name: x, hypervisor: KVM, format: RAW}]\n#",
-            "24: templates[0]: must be the",
+            "24: templates[0]: must be given",
         ),
         ("size: 1 GiB", "size: 0 GiB", "21: zones[0].templates[1].size: it must be 1 or more"),
         ("format: RAW", "format: RAR", "21: zones[0].templates[1].format: it must be one of"),

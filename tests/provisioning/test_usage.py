@@ -254,7 +254,7 @@ def test_a_pool_that_fills_up_takes_no_more_volumes(fleet: Fleet, watch: UsageWa
     shared = [half[UUID(pool["id"])] for pool in pools if pool["scope"] != "HOST"]
     assert capacity["capacitytotal"] == sum(one.total_bytes for one in shared)
     assert capacity["capacityused"] == sum(int(0.86 * one.total_bytes) for one in shared)
-    with pytest.raises(InsufficientCapacity, match="no pool that it can use has room"):
+    with pytest.raises(InsufficientCapacity, match="no storage pool of the host has room"):
         fleet.deploy(1)
     measured(0.9)
     alerts = [one for one in client.call("listAlerts")["alert"] if one["name"] == "ALERT.STORAGE"]

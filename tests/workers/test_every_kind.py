@@ -174,7 +174,7 @@ def test_a_job_is_given_up_on(world: World, kind: JobKind) -> None:
         moved = state_while_it_runs(kind, state_of(world, job))
         world.fleet.zone.change(WORKERS_DIED, job=job)
         finish(world, job, partial(run, world, drivers=Untouchable()))
-        assert "is not known" in world.fleet.job(job).result
+        assert "Its remains are unknown" in world.fleet.job(job).result
         assert state_of(world, job) == state_after(kind.if_abandoned, moved)
         job = request(world)
         before = state_of(world, job)
@@ -324,7 +324,11 @@ def finish(world: World, job: int, run_job: Callable[[int], None]) -> None:
     assert ended.status != JobStatus.IN_PROGRESS, ended
     run(world, job)
     assert fleet.job(job) == ended
-    if ended.kind == REPAIR.name and ended.status == JobStatus.FAILED and "is not known" not in ended.result:
+    if (
+        ended.kind == REPAIR.name
+        and ended.status == JobStatus.FAILED
+        and "Its remains are unknown" not in ended.result
+    ):
         repair(world, ended.instance_uuid)
     if "What its guest has now is not known" in ended.result:
         world.done("stopVirtualMachine", id=ended.instance_uuid)

@@ -40,7 +40,9 @@ def batch_create(context: CommandContext, words: Sequence[str]) -> None:
         JobsFailed, TimedOut: some VMs did not start, or the time limit passed.
     """
     if not words or "=" in words[0]:
-        raise UsageError("create what?", hint="bulkmonkey batch-create FILE [NAME=VALUE ...]; -: standard input")
+        raise UsageError(
+            "no batch file is named", hint="bulkmonkey batch-create FILE [NAME=VALUE ...]; -: standard input"
+        )
     api, of_entry = context.catalogue.get(COMMAND), context.catalogue.get(OF_AN_ENTRY)
     if api is None or of_entry is None:
         raise UsageError(f"this API has no {COMMAND}")
@@ -109,7 +111,7 @@ class _Names:
         for name, value in (*self._defaults.items(), *entry.items()):
             sent_as = self._entry_name(name)
             if sent_as is None:
-                raise UsageError(f"{LIST}[{number}].{name}: a VM has no such parameter")
+                raise UsageError(f"{LIST}[{number}].{name}: a VM has no parameter with this name")
             filled[sent_as] = self._resolved(number, sent_as, value)
         if disks:
             offering = filled.pop("diskofferingid", None)
@@ -155,7 +157,7 @@ class _Names:
 def _pair(word: str) -> tuple[str, str]:
     name, equals, value = word.partition("=")
     if not equals or not name:
-        raise UsageError(f"{word!r} is not name=value")
+        raise UsageError(f"{word!r} does not have the form name=value")
     return name, value
 
 

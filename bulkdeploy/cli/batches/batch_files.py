@@ -106,7 +106,7 @@ def _fields_of(number: int, name: str, value: Any) -> Iterator[tuple[str, Any]]:
             yield "hostid", value
         case "hypervisor":
             if value not in HYPERVISORS:
-                raise UsageError(f"{_entry(number, name)}: {value!r} is none of {', '.join(HYPERVISORS)}")
+                raise UsageError(f"{_entry(number, name)}: {value!r} is not one of {', '.join(HYPERVISORS)}")
             yield "hypervisor", HYPERVISORS[value]
         case "beparams":
             yield "details", _sizes(number, value)

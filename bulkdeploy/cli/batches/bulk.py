@@ -41,7 +41,7 @@ def bulk(context: CommandContext, words: Sequence[str]) -> None:
         return
     if not context.options.yes and sys.stdin.isatty() and not _is_confirmed(verb, plan):
         raise UsageError(
-            "nothing was changed, because the operation was not confirmed", hint="--yes does it without asking"
+            "nothing was changed, because the operation was not confirmed", hint="--yes skips the confirmation"
         )
     if int(plan["count"]):
         arguments.parameters.setdefault(EXPECTED, str(int(plan["count"]) + len(plan.get("failed") or ())))

@@ -55,7 +55,7 @@ class CatalogueCache:
         answer = transport.call("listApis", {"listall": "true"}, **how)
         entries = answer.get("api")
         if not isinstance(entries, list):
-            raise CommandFailed("the answer to listApis names no API", hint="May this user call any?")
+            raise CommandFailed("the response of listApis contains no API", hint="The user's role may allow no API")
         catalogue = read_catalogue(entry for entry in entries if isinstance(entry, Mapping))
         self._keep(transport.connection, entries)
         return catalogue

@@ -91,7 +91,7 @@ class ConfigFile:
             raise UsageError(f"the value of {name} must be one line")
         if name == "profile":
             if not value.strip() or value == SHARED or any(character in value for character in "[]"):
-                raise UsageError(f"a profile cannot be called {value!r}")
+                raise UsageError(f"a profile cannot have the name {value!r}")
             self.profiles.setdefault(value, {})
         if SETTINGS[name].of_profile:
             self.profiles.setdefault(profile, {})[name] = value

@@ -47,7 +47,7 @@ def _resolved(parameter: ApiParameter, value: str, source: Source, call: Caller,
     candidates = ", ".join(f"{entity.id} ({_place(entity.row) or entity.label})" for entity in found[:5])
     more = f" and {len(found) - 5} more" if len(found) > 5 else ""
     raise UsageError(
-        f"{parameter.name}: {value!r} is the name of {len(found)} things: {candidates}{more}", hint="Give the id"
+        f"{parameter.name}: {value!r} is the name of {len(found)} objects: {candidates}{more}", hint="Use the id"
     )
 
 

@@ -104,7 +104,7 @@ def checked(name: str, value: str) -> str:
     if setting is None:
         raise UsageError(f"there is no setting {name!r}", hint=f"Settings: {', '.join(SETTINGS)}")
     if setting.kind is Kind.BOOLEAN and value.lower() not in ("true", "false"):
-        raise UsageError(f"{name} is true or false, not {value!r}")
+        raise UsageError(f"{name} must be true or false, not {value!r}")
     if setting.kind is Kind.SECONDS:
         _seconds(name, value)
     if setting.kind is Kind.FORMAT and value not in ("", "default", *FORMATS):
@@ -170,5 +170,5 @@ def _seconds(name: str, value: str) -> float | None:
     except ValueError:
         seconds = -1.0
     if not 0 <= seconds < float("inf"):
-        raise UsageError(f"{name} is a number of seconds, not {value!r}")
+        raise UsageError(f"{name} must be a number of seconds, not {value!r}")
     return seconds or None

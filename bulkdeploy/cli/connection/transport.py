@@ -108,7 +108,10 @@ class Transport:
         try:
             return self._unverified_in_silence(method, url, body, timeout)
         except requests.exceptions.SSLError as error:
-            hint = "Give the authority's file in REQUESTS_CA_BUNDLE; 'set verifycert false' trusts any server"
+            hint = (
+                "Set REQUESTS_CA_BUNDLE to the file with the CA's certificates;"
+                " 'set verifycert false' trusts any server"
+            )
             message = f"the certificate of {self.connection.url} does not verify: {_root(error)}"
             raise ConnectionFailed(message, hint=hint, passing=False) from error
         except requests.exceptions.Timeout as error:
@@ -136,7 +139,7 @@ class Transport:
             where = response.headers.get("Location")
             hint = f"It points to {where}: set url there" if where else "Is the url that of a CloudStack API?"
             raise ConnectionFailed(
-                f"{self.connection.url} answered HTTP {response.status_code}, but not as the API does",
+                f"{self.connection.url} answered HTTP {response.status_code}, but not with a response of the API",
                 hint=hint,
                 http_status=response.status_code,
                 passing=response.status_code in WORTH_REPEATING,
@@ -153,10 +156,10 @@ class Transport:
             direction = "behind" if skew > 0 else "ahead of"
             return (
                 f"This machine's clock is {abs(skew):.0f} seconds {direction} the server's, and signed requests "
-                f"are good for {EXPIRES_AFTER.total_seconds():.0f} seconds only: set the clock"
+                f"are good for {EXPIRES_AFTER.total_seconds():.0f} seconds only: set this machine's clock"
             )
         if not self.credentials.given:
-            return f"Profile {self.connection.profile} has no keys: 'set apikey' and 'set secretkey' ask for them"
+            return f"Profile {self.connection.profile} has no keys: set them with 'set apikey' and 'set secretkey'"
         return f"Check the keys of profile {self.connection.profile}, and that its user is enabled"
 
 

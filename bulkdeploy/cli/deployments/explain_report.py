@@ -52,7 +52,7 @@ def job_parts(facts: Mapping[str, Any]) -> list[RenderableType]:
         why = f"Why: {facts['errortext']} (code {facts.get('errorcode', 'unknown')})"
         lines = [Text(printable(why))]
         if facts.get("help"):
-            lines.append(Text(f"What would help: {facts['help']}."))
+            lines.append(Text(f"Remedy: {facts['help']}."))
         return [head, *lines]
     head.append(f"succeeded{took}", style="green")
     where = [f"{kind} {facts[key]}" for kind, key in _PLACES if facts.get(key)]

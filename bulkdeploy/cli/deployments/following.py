@@ -63,7 +63,7 @@ class Follower:
             with batch_view(self.screen.err, self.clock, quiet=self.screen.quiet) as view:
                 return self._watched(watch, view)
         except KeyboardInterrupt:
-            raise Interrupted(f"Detached: the jobs go on. {self._again(watch)}") from None
+            raise Interrupted(f"Detached: the jobs continue. {self._again(watch)}") from None
 
     def _watched(self, watch: Watch, view: BatchView) -> Progress:
         started = last_answer = self.clock.now()
@@ -83,7 +83,7 @@ class Follower:
                 self.clock.sleep(PAUSE_IN_TROUBLE)
             if self.timeout is not None and self.clock.now() - started >= self.timeout:
                 raise TimedOut(
-                    f"not finished after {duration(self.timeout)}; the jobs go on", hint=self._again(watch)
+                    f"not finished after {duration(self.timeout)}; the jobs continue", hint=self._again(watch)
                 )
 
     def _read_rest(self, watch: Watch, view: BatchView) -> None:

@@ -74,7 +74,7 @@ def _move_parts(plan: Mapping[str, Any], count: int, fits: int) -> list[Renderab
     )
     parts: list[RenderableType] = [Text(*verdict).append(" Nothing was done.", "dim"), table, changes]
     if plan.get("index"):
-        parts.append(Text(f"To apply just this plan, give planindex={plan['index']} instead of dryrun.", "dim"))
+        parts.append(Text(f"To apply exactly this plan, use planindex={plan['index']} instead of dryrun.", "dim"))
     return parts
 
 
@@ -98,7 +98,7 @@ def plan_parts(plan: Mapping[str, Any]) -> list[RenderableType]:
     if plan.get("placedhosts"):
         parts.append(_placed(plan["placedhosts"]))
     if plan.get("index"):
-        parts.append(Text(f"To apply just this plan, give planindex={plan['index']} instead of dryrun.", "dim"))
+        parts.append(Text(f"To apply exactly this plan, use planindex={plan['index']} instead of dryrun.", "dim"))
     if excluded:
         parts.append(exclusion_table(excluded))
     if plan.get("hosts"):

@@ -47,5 +47,5 @@ def find_job_id(catalogue: Catalogue, call: Caller, word: str, say: Callable[[st
         return str(call("queryAsyncJobResult", by_vm)["jobid"])
     except ApiRefused as error:
         if error.errorcode == INVALID_PARAMETER:
-            raise UsageError(f"no job of the VM {word!r} is known any more; see 'list virtualmachines'") from error
+            raise UsageError(f"no job of the VM {word!r} is stored any more; see 'list virtualmachines'") from error
         raise

@@ -92,6 +92,6 @@ def _moves(moves: Sequence[Mapping[str, Any]]) -> Table:
 
 def _verdict(plan: Mapping[str, Any]) -> Text:
     if not plan["moves"]:
-        return Text("No move gains enough.", "green")
+        return Text("No move improves the balance enough.", "green")
     more = f", the first {MOST_SHOWN} shown" if plan["moves"] > MOST_SHOWN else ""
     return Text(f"{plan['moves']} moves in {plan['sets']} sets{more}.")

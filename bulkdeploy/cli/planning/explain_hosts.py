@@ -57,7 +57,10 @@ def _for_migration(context: CommandContext, vm_id: str, names: str) -> list[dict
     answer = context.call("findHostsForMigration", {"virtualmachineid": vm_id})
     found = [row for row in rows_of(answer) if {str(row.get("name")).lower(), str(row.get("id"))} & wanted]
     if not found:
-        raise UsageError(f"the VM could not move to {names}: it is there, or its volumes or address keep it away")
+        raise UsageError(
+            f"the VM could not move to {names}: it already runs there, or"
+            " its volumes or its address do not allow it"
+        )
     return [
         {
             **row,

@@ -26,7 +26,8 @@ def difference(context: CommandContext, words: Sequence[str]) -> None:
     """
     if len(words) != len(("first", "second")):
         raise UsageError(
-            "difference of what?", hint="bulkmonkey difference FIRST.json SECOND.json: dry runs saved with -o json"
+            "two files with plans must be named",
+            hint="bulkmonkey difference FIRST.json SECOND.json: dry runs saved with -o json",
         )
     first, second = map(_plan_in, words)
     before, after = _vms_by_host(first), _vms_by_host(second)

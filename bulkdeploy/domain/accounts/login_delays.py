@@ -44,4 +44,4 @@ class LoginDelayed(BulkDeployError):
 
     def __init__(self, retry_after_s: int) -> None:
         self.retry_after_s = retry_after_s
-        super().__init__(f"Too many failed logins; the next one is looked at in {retry_after_s} s")
+        super().__init__(f"Too many failed logins; the next login is possible in {retry_after_s} s")

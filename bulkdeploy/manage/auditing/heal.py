@@ -101,7 +101,7 @@ def run(
             left = broken(connection)
             left += [] if found is None else repairs.broken(connection, found)
     except DriverError as error:
-        raise click.ClickException(f"{error}. With --rows-only no hypervisor is asked") from error
+        raise click.ClickException(f"{error}. With --rows-only, hypervisors are not queried") from error
     finally:
         if drivers is not None:
             drivers.close()
@@ -123,8 +123,8 @@ def _id_of(engine: "Engine", host: str) -> int:
     with read_only(engine) as connection:
         found = find_hosts(connection, host)
     if len(found) != 1:
-        rule = "HOST must be the name or the id of a host, and its id where the name is not the only one"
-        raise click.UsageError(f"there are {len(found)} hosts {host!r}: {rule}")
+        rule = "HOST must be the name or id of one host; if several hosts have the name, use the id"
+        raise click.UsageError(f"{len(found)} hosts have the name or id {host!r}: {rule}")
     return int(found[0]["id"])
 
 

@@ -245,13 +245,13 @@ def _parts(items: Sequence[T], size: int) -> Iterator[Sequence[T]]:
 
 def _chosen(found: "Unmanaged", ids: Sequence[UUID], *, everything: bool) -> "Unmanaged":
     if everything == bool(ids):
-        raise click.UsageError("give IDs, or --all")
+        raise click.UsageError("either IDs of guests and volumes or --all must be given")
     if everything:
         return replace(found, guests=[one for one in found.guests if not one.let_go])
     there = {one.guest.uuid for one in found.guests} | {volume[0] for volume in found.volumes}
     if unknown := [str(uuid) for uuid in ids if uuid not in there]:
         raise click.UsageError(
-            f"{', '.join(unknown)}: it has a row, or no hypervisor has it; `unmanaged list` shows all"
+            f"{', '.join(unknown)}: not found on a hypervisor, or already in the database; see `unmanaged list`"
         )
     return replace(
         found,
@@ -275,8 +275,8 @@ def _adoption(
                 return None
             found = id_of_named(connection, table, named)
             if len(found) != 1:
-                rule = "it must be the id or the name of one, and its id where the name is not the only one"
-                raise click.UsageError(f"there are {len(found)} {table} {named!r}: {option}: {rule}")
+                rule = "it must be the name or id of one of the {table}; if several have the name, use the id"
+                raise click.UsageError(f"{option}: {len(found)} {table} have the name or id {named!r}: {rule}")
             return found[0]
 
         owner = NO_OWNER if account is None else NamedOwner(account, id_of("--domain", "domains", domain))

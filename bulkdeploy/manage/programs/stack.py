@@ -76,7 +76,7 @@ class Stack:
         except ServerFailed as error:
             if "listen" in settings.model_fields_set:
                 raise ServerFailed(
-                    f"{error}. --listen HOST:PORT names another address; port 0 a free one"
+                    f"{error}. Set another address with --listen HOST:PORT; port 0 selects a free port"
                 ) from error
             host, _, _ = settings.listen.rpartition(":")
             emit("up", f"{error}; another port is used, which --listen HOST:PORT would choose")

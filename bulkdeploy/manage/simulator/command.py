@@ -1,4 +1,4 @@
-"""``bulkdeploy simulator``: faults and delays of simulated hypervisors, and their guests.
+"""``bulkdeploy simulator``: faults and delays of simulated hypervisors, and their guests (one file: one command).
 
 Changes apply to every process from its next call to a simulated hypervisor, and survive restarts.
 """
@@ -70,7 +70,7 @@ def add_fault_command(
     from bulkdeploy.drivers.simulator.control import add_fault
 
     if kind != FaultKind.HANG and (hang_seconds, effect) != (None, None):
-        raise click.UsageError("--hang-seconds and --effect are for --kind hang")
+        raise click.UsageError("--hang-seconds and --effect are allowed only with --kind hang")
     rule = FaultRule(
         Step(step),
         FaultKind(kind),

@@ -11,10 +11,11 @@ from bulkdeploy.manage.upstream.reading import OWNED_BY_PROJECTS, PLAIN, WITHOUT
 from bulkdeploy.manage.upstream.sections import SOURCES, hosts_of_pool, hypervisor_of
 
 OLDEST, NEWEST = (4, 18), (4, 22)
-ROOT_ADMIN = "Give the key of a user whose account is of type root admin and whose role allows these calls"
+ROOT_ADMIN = "Use the key of a user whose account is of type root admin and whose role allows these calls"
 AN_API = (
-    "Give the url of its API, such as https://cloud.example.org/client/api, and with --ca-file the certificates"
-    " that vouch for it where the system's do not"
+    "Use the URL of the CloudStack's API, such as https://cloud.example.org/client/api."
+    " If the system does not trust"
+    " its certificate, name the file with the CA's certificates by --ca-file"
 )
 CHANGING: Mapping[str, tuple[str, ...]] = {
     "deployVirtualMachine": ("zoneid", "serviceofferingid", "templateid"),
@@ -63,7 +64,11 @@ def _needs(client: Client) -> Iterator[Need]:
     try:
         answer = client.call("listCapabilities")
     except CallRefused as error:
-        yield Need("the keys", error.text, "Give the API key and the secret key of one user, and set both clocks")
+        yield Need(
+            "the keys",
+            error.text,
+            "Use the API key and the secret key of the same user, and synchronize the clocks of both machines",
+        )
         return
     yield Need("the keys", f"are those of a user of {client.access.url}")
     version = _version(answer.get("capability") or {})
@@ -106,7 +111,7 @@ def _version(capability: Row) -> Need:
     found = re.match(r"(\d+)\.(\d+)", text)
     if found is None or not OLDEST <= (int(found[1]), int(found[2])) <= NEWEST:
         versions = " to ".join(".".join(map(str, version)) for version in (OLDEST, NEWEST))
-        return Need("its version", text or "is not told", f"Calls are those of {versions}; nothing else was tried")
+        return Need("its version", text or "is unknown", f"Only versions {versions} were tested")
     return Need("its version", text)
 
 
@@ -171,7 +176,7 @@ def _inventory(client: Client) -> Iterator[Need]:
     )
 
 
-CONNECT = "Wait until the agents of these hosts are connected: CloudStack learns capacity from them"
+CONNECT = "Wait until the agents of these hosts are connected, because CloudStack gets capacities from them"
 CAPACITY_FIELDS = ("clusterid", "ipaddress", "cpunumber", "cpuspeed", "memorytotal")
 
 

@@ -1,4 +1,4 @@
-"""The import of a CloudStack in one transaction, with the same functions that API calls use."""
+"""The import of a CloudStack in one transaction, with the functions of API calls (one file: one comparison)."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -28,7 +28,8 @@ def require_drivers(system: System, clusters: Iterable[Row]) -> None:
         raise InvalidParameter(
             "drivers",
             ", ".join(missing),
-            "the clusters there have hypervisor types that the cloudstack driver does not serve here. Nothing was"
+            "the settings do not name the cloudstack driver for these hypervisor"
+            " types of the CloudStack. Nothing was"
             f" imported. Add to the configuration of all programs: in [drivers] {named}; in [driver.{CLOUDSTACK}]"
             " the url, apikey and secretkey of that CloudStack",
         )

@@ -192,7 +192,9 @@ class Upstream:
         found = next((row for row in zones if named in (row["id"], row["name"])), None)
         if found is None:
             names = ", ".join(sorted(str(row["name"]) for row in zones))
-            raise InvalidParameter("zone", named, f"must be the name or id of a zone there: {names or 'none'}")
+            raise InvalidParameter(
+                "zone", named, f"must be the name or id of a zone of the CloudStack: {names or 'none'}"
+            )
         return found
 
 

@@ -1,4 +1,4 @@
-"""The conversion of a CloudStack's rows to entries of zone files.
+"""The conversion of a CloudStack's rows to entries of zone files (one file: one table of equivalents).
 
 The keys of an entry are parameters of this service's commands, and the values are texts as in an API call. Objects
 keep their ids of CloudStack. Fields without an equivalent are ignored. Rows without an equivalent are left out and
@@ -172,7 +172,9 @@ def _pools(row: Row, rows: Rows) -> Iterator[Texts]:
     if row.get("scope") == "HOST":
         of_host = hosts_of_pool(row, rows["listHosts"])
         if len(of_host) != 1:
-            raise NotRepresented(f"{len(of_host)} hosts of its cluster have its address {row.get('ipaddress')}")
+            raise NotRepresented(
+                f"{len(of_host)} hosts of the pool's cluster have its address {row.get('ipaddress')}"
+            )
         entry["hostid"] = str(of_host[0]["id"])
     entry |= {"server": str(row.get("ipaddress") or ""), "capacitybytes": str(int(row["disksizetotal"]))}
     if row.get("hypervisor"):
@@ -326,7 +328,7 @@ def _networks(row: Row, _: Rows) -> Iterator[Texts]:
 
 def _ranges(row: Row, _: Rows) -> Iterator[Texts]:
     if row.get("forvirtualnetwork"):
-        raise NotRepresented("public addresses are not handed out here")
+        raise NotRepresented("public addresses are not supported")
     if row.get("networkid"):
         yield taken(row, "zoneid", "networkid", "podid", "startip", "endip", "gateway", "netmask")
 
@@ -347,7 +349,9 @@ def _rules(direction: str) -> Callable[[Row, Rows], Iterator[Texts]]:
                 other = {"account": str(rule["account"]), "group": str(rule["securitygroupname"])}
                 entry["usersecuritygrouplist"] = [other]
             else:
-                raise NotRepresented(f"an {direction} rule of {row['name']} names neither network nor group")
+                raise NotRepresented(
+                    f"an {direction} rule of {row['name']} names neither a network nor a security group"
+                )
             yield entry
 
     return entries

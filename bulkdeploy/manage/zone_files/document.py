@@ -156,10 +156,10 @@ def _build(events: Iterator[yaml.Event], problems: Problems) -> Node:
 
 def _node(event: yaml.NodeEvent, line: int) -> Node:
     if isinstance(event, yaml.AliasEvent) or event.anchor is not None:
-        raise Refused(line, f"anchors and aliases are not supported (&{event.anchor}): write it out")
+        raise Refused(line, f"anchors and aliases are not supported (&{event.anchor}): repeat the value instead")
     tag = getattr(event, "tag", None)
     if tag not in (None, "!"):
-        raise Refused(line, f"tags are not used here: {tag}")
+        raise Refused(line, f"YAML tags are not supported: {tag}")
     if isinstance(event, yaml.ScalarEvent):
         if UNPRINTABLE.search(event.value):
             raise Refused(line, "contains control characters or halves of surrogate pairs")

@@ -176,7 +176,7 @@ class EntryReader:
         try:
             number = patterns.count(text) or 1
             if any(len(values) != number for values in repeated.values()):
-                raise ValueError("must have a pattern as long as the other one")  # noqa: TRY301
+                raise ValueError("must have a pattern that expands to as many texts as the entry's other pattern")  # noqa: TRY301
         except ValueError as error:
             self._refuse(entry, key, str(error))
             return

@@ -36,7 +36,7 @@ def export_zone(engine: Engine, zone_name: str | None = None, *, decrypt: Decryp
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenEntry:
     """A written entry.
 
     Attributes:
@@ -57,11 +57,11 @@ class Exporter:
         self._connection, self._decrypt = connection, decrypt
         self._sections = {name: Section(noun) for name, noun in nouns.items()}
         self._names = Names(connection, nouns)
-        self._written: dict[tuple[Entity, int], Written] = {}
+        self._written: dict[tuple[Entity, int], WrittenEntry] = {}
 
     def text(self, zone_name: str | None) -> str:
         """Return the text of the zone file."""
-        document = Written({})
+        document = WrittenEntry({})
         zone_id = self._zone_id(zone_name)
         for section in self._sections.values():
             noun = section.noun
@@ -86,7 +86,7 @@ class Exporter:
             )
         return found[0]
 
-    def _place(self, document: Written, section: Section, row: Mapping[str, Any]) -> None:
+    def _place(self, document: WrittenEntry, section: Section, row: Mapping[str, Any]) -> None:
         """Write a row as an entry: nested in its parent's entry, else in its zone's, else at the top level."""
         noun = section.noun
         places = [row.get("_within"), *(self._place_of(section, row, name) for name in (noun.parent, ZONE))]
@@ -102,14 +102,14 @@ class Exporter:
             outer.entry.setdefault(noun.section, {})[entry[key]] = entry[value]
         if noun.entity is not None:
             lent = outer.lent | set(noun.lends)
-            self._written[noun.entity, row["_id"]] = Written(entry, outer.around | {noun.entity}, lent)
+            self._written[noun.entity, row["_id"]] = WrittenEntry(entry, outer.around | {noun.entity}, lent)
 
     def _place_of(self, section: Section, row: Mapping[str, Any], name: str | None) -> tuple[Entity, int] | None:
         parameter = section.parameters.get(name or "")
         place = row.get(name or "")
         return None if parameter is None or not isinstance(place, int) else (parameter.entity[0], place)
 
-    def _entry(self, section: Section, row: Mapping[str, Any], outer: Written) -> dict[str, Any]:
+    def _entry(self, section: Section, row: Mapping[str, Any], outer: WrittenEntry) -> dict[str, Any]:
         noun = section.noun
         if self._decrypt is not None and noun.reveal is not None:
             row = noun.reveal(row, self._decrypt)

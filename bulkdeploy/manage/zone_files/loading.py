@@ -1,4 +1,4 @@
-"""Loading a zone file: creates missing objects and changes different ones.
+"""Loading a zone file: creates missing objects and changes different ones (one file: one load).
 
 If one entry is wrong, nothing is changed.
 """
@@ -33,7 +33,7 @@ IN_EACH_ZONE = (Entity.TEMPLATE, Entity.ISO)
 STANDARD_INPUT = Path("-")
 
 
-class Bound(NamedTuple):
+class BoundEntry(NamedTuple):
     """An entry with its values, resolved references, and the key that identifies its row."""
 
     entry: Entry
@@ -113,7 +113,7 @@ class Loader:
         self._names = Names(connection, nouns)
         self._report = LoadReport()
         self._zones: set[int] = set()
-        self._last: dict[str, list[Bound]] = {}
+        self._last: dict[str, list[BoundEntry]] = {}
 
     def load(self, entries: Mapping[str, Sequence[Entry]]) -> LoadReport:
         """Create and change objects so that they match the entries.
@@ -149,7 +149,7 @@ class Loader:
         waiting: Sequence[Entry] = entries
         while waiting:
             bound = [(entry, self._bind(entry, last=False)) for entry in waiting]
-            ready = [Bound(entry, values, _key(noun, values)) for entry, values in bound if values is not None]
+            ready = [BoundEntry(entry, values, _key(noun, values)) for entry, values in bound if values is not None]
             if not ready:
                 for entry in waiting:
                     self._bind(entry, last=True)
@@ -158,7 +158,7 @@ class Loader:
             waiting = [entry for entry, values in bound if values is None and not entry.failed]
             self._names.forget(noun.entity)
 
-    def _is_first(self, bound: Bound, seen: dict[Hashable, Entry]) -> bool:
+    def _is_first(self, bound: BoundEntry, seen: dict[Hashable, Entry]) -> bool:
         entry = bound.entry
         first = seen.setdefault(bound.key, entry)
         if first is entry:
@@ -205,9 +205,11 @@ class Loader:
             self._refuse(entry, name, f"must be the name of a {what}: there is no {text!r}")
         return None
 
-    def _write(self, noun: Noun, ready: Sequence[Bound], present: Mapping[Hashable, Mapping[str, Any]]) -> None:
-        fresh: list[Bound] = []
-        changes: list[Bound] = []
+    def _write(
+        self, noun: Noun, ready: Sequence[BoundEntry], present: Mapping[Hashable, Mapping[str, Any]]
+    ) -> None:
+        fresh: list[BoundEntry] = []
+        changes: list[BoundEntry] = []
         for one in ready:
             entry, values, key = one
             row = present.get(key)
@@ -223,7 +225,7 @@ class Loader:
             values = self._with_other_zones(noun, values, row)
             differing = self._difference(entry, values, row)
             if differing:
-                changes.append(Bound(entry, values if noun.update is None else differing, key))
+                changes.append(BoundEntry(entry, values if noun.update is None else differing, key))
         fresh, changes = self._without_last(noun, fresh), self._without_last(noun, changes)
         made = self._attempt(fresh, self._create)
         self._count(self._report.created, noun, made)
@@ -240,7 +242,7 @@ class Loader:
         change_rows(self._connection, [(ref_of(noun.entity, row, noun.name), own_uuid(values))])
         return {**row, "_uuid": values[UUID_OF_ITS_OWN]}
 
-    def _without_last(self, noun: Noun, batch: list[Bound]) -> list[Bound]:
+    def _without_last(self, noun: Noun, batch: list[BoundEntry]) -> list[BoundEntry]:
         """Remove values that must be set after everything else is loaded, and return the batch.
 
         The values are stored for then.
@@ -254,7 +256,7 @@ class Loader:
                 if one.values.get(name, harmless) != harmless
             }
             if deferred:
-                self._last.setdefault(noun.section, []).append(Bound(one.entry, deferred, one.key))
+                self._last.setdefault(noun.section, []).append(BoundEntry(one.entry, deferred, one.key))
         return batch
 
     def _with_other_zones(self, noun: Noun, values: dict[str, Any], row: Mapping[str, Any]) -> dict[str, Any]:
@@ -288,7 +290,9 @@ class Loader:
                 self._refuse(entry, name, f"is {row[name]!r} and cannot be changed")
         return {} if entry.failed else found
 
-    def _attempt(self, batch: Sequence[Bound], work: Callable[[Sequence[Bound]], None]) -> list[Bound]:
+    def _attempt(
+        self, batch: Sequence[BoundEntry], work: Callable[[Sequence[BoundEntry]], None]
+    ) -> list[BoundEntry]:
         """Do the work for a batch of entries, and return the entries for which it succeeded.
 
         If the work fails, each half is tried on its own, until each wrong entry is known.
@@ -307,7 +311,7 @@ class Loader:
             return []
         return list(batch)
 
-    def _create(self, batch: Sequence[Bound]) -> None:
+    def _create(self, batch: Sequence[BoundEntry]) -> None:
         noun = batch[0].entry.noun
         declared = {*_created_with(noun), UUID_OF_ITS_OWN}
         given: Sequence[Any] = [
@@ -320,7 +324,7 @@ class Loader:
             for one, ref in zip(batch, made, strict=True):
                 one.entry.ref = ref
 
-    def _change(self, batch: Sequence[Bound]) -> None:
+    def _change(self, batch: Sequence[BoundEntry]) -> None:
         noun = batch[0].entry.noun
         if noun.update_many is None:
             self._create(batch)
@@ -328,7 +332,7 @@ class Loader:
             changes = [(entry.ref, values) for entry, values, _ in batch if entry.ref is not None]
             noun.update_many(self._connection, self._caller, changes)
 
-    def _count(self, counts: dict[str, int], noun: Noun, done: Sequence[Bound]) -> None:
+    def _count(self, counts: dict[str, int], noun: Noun, done: Sequence[BoundEntry]) -> None:
         if done:
             counts[noun.section] = counts.get(noun.section, 0) + len(done)
 
@@ -350,11 +354,11 @@ def _created_with(noun: Noun) -> frozenset[str]:
     return frozenset(parameter.name for parameter in (*noun.create.parameters, *noun.more))
 
 
-def _beyond_create(noun: Noun, made: Sequence[Bound]) -> Iterator[Bound]:
+def _beyond_create(noun: Noun, made: Sequence[BoundEntry]) -> Iterator[BoundEntry]:
     """Yield the values that only a change, not the creation, can set."""
     declared = {*_created_with(noun), UUID_OF_ITS_OWN}
     for entry, values, key in made if noun.update is not None else ():
-        yield Bound(entry, {name: value for name, value in values.items() if name not in declared}, key)
+        yield BoundEntry(entry, {name: value for name, value in values.items() if name not in declared}, key)
 
 
 def _by_key(noun: Noun, rows: Sequence[Mapping[str, Any]]) -> dict[Hashable, Mapping[str, Any]]:

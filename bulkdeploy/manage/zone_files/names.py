@@ -14,7 +14,7 @@ NAME = "name"
 
 
 @dataclass(frozen=True, slots=True)
-class Named:
+class NamedObject:
     """An object with its reference, its path (``zone/pod/cluster``) and its row."""
 
     ref: EntityRef
@@ -31,7 +31,7 @@ class Names:
     def __init__(self, connection: Connection, nouns: Mapping[str, Noun]) -> None:
         self._connection = connection
         self._nouns = {noun.entity: noun for noun in nouns.values() if noun.entity is not None}
-        self._by_name: dict[Entity, dict[str, list[Named]]] = {}
+        self._by_name: dict[Entity, dict[str, list[NamedObject]]] = {}
 
     def forget(self, entity: Entity | None) -> None:
         """Remove objects of this type from the cache, so that the next lookup reads them again."""
@@ -61,7 +61,7 @@ class Names:
         """Return the reference to every existing object of a type by internal id."""
         return {named.ref.id: named.ref for alike in self._of(entity).values() for named in alike}
 
-    def _named(self, entity: Entity, text: str) -> list[Named]:
+    def _named(self, entity: Entity, text: str) -> list[NamedObject]:
         known = self._of(entity)
         if text in known:
             return known[text]
@@ -72,24 +72,24 @@ class Names:
             if one.path.endswith(f"/{text}") or one.path == text or str(one.ref.uuid) == text.lower()
         ]
 
-    def _of(self, entity: Entity) -> dict[str, list[Named]]:
+    def _of(self, entity: Entity) -> dict[str, list[NamedObject]]:
         """Return the objects of a kind by name and by uuid."""
         if entity not in self._by_name:
-            by_name: dict[str, list[Named]] = {}
+            by_name: dict[str, list[NamedObject]] = {}
             for named in self._read(entity):
                 by_name.setdefault(named.ref.name, []).append(named)
                 by_name.setdefault(str(named.ref.uuid), []).append(named)
             self._by_name[entity] = by_name
         return self._by_name[entity]
 
-    def _read(self, entity: Entity) -> list[Named]:
+    def _read(self, entity: Entity) -> list[NamedObject]:
         noun = self._nouns.get(entity)
         if noun is None:
             found = reader(entity)(self._connection)
-            return [Named(ref_of(entity, row, NAME), str(row[NAME]), {}) for row in found]
+            return [NamedObject(ref_of(entity, row, NAME), str(row[NAME]), {}) for row in found]
         rows = noun.read(self._connection)
         parents = self._parents(noun, rows)
-        return [Named(ref_of(entity, row, noun.name), parents(row), row) for row in rows]
+        return [NamedObject(ref_of(entity, row, noun.name), parents(row), row) for row in rows]
 
     def _parents(self, noun: Noun, rows: Sequence[Mapping[str, Any]]) -> Any:
         if noun.parent is None:

@@ -15,15 +15,15 @@ def count(text: str) -> int | None:
             another pattern.
     """
     if not all(NUMBER.fullmatch(end) for ends in PATTERN.findall(text) for end in ends):
-        raise ValueError("must have patterns such as {01..10}, of numbers of at most 9 digits")
+        raise ValueError("must have patterns such as {01..10} with numbers of at most 9 digits")
     sizes = {int(last) - int(first) + 1 for first, last in PATTERN.findall(text)}
     if not sizes:
         return None
     if len(sizes) > 1:
-        raise ValueError("must have patterns of one length")
+        raise ValueError("must have patterns that expand to the same number of texts")
     (size,) = sizes
     if not 0 < size <= MOST_EXPANDED:
-        raise ValueError(f"must count up, to {MOST_EXPANDED} at most")
+        raise ValueError(f"must have patterns that count up and expand to at most {MOST_EXPANDED} texts")
     return size
 
 

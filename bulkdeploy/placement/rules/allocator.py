@@ -16,8 +16,8 @@ def chosen(snapshot: ZoneSnapshot, request: PlacementRequest) -> Ints | None:
 
 RULE = Rule(
     reason="allocator",
-    text="the allocator program did not choose it",
-    remedy="look at what the program says, or let builtin follow it in placement.allocators",
+    text="the allocator program did not choose the host",
+    remedy="check the program's output, or add builtin after it in placement.allocators",
     order=185,
     host_capacity=chosen,
 )

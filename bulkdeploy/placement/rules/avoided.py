@@ -15,8 +15,8 @@ def avoided(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags | None:
 
 RULE = Rule(
     reason="avoided",
-    text="the VM is to leave it, or did not start there",
-    remedy="look at the host's state",
+    text="the VM must leave the host, or did not start on it",
+    remedy="check the host's state",
     order=70,
     lasting=True,
     excludes_hosts=avoided,

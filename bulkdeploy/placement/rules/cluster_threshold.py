@@ -41,7 +41,7 @@ def _highest_use(limit: Ints, threshold: Floats) -> Ints:
 
 RULE = Rule(
     reason="cluster_threshold",
-    text="its cluster would pass a disable threshold",
+    text="its cluster would exceed a disable threshold",
     remedy="free the cluster, or raise cluster.cpu or cluster.memory.allocated.capacity.disablethreshold",
     order=200,
     purposes=frozenset({Purpose.START}),

@@ -4,7 +4,7 @@ from bulkdeploy.placement.rule import Rule
 
 RULE = Rule(
     reason="guest_limit",
-    text="holds as many guests as its hypervisor may",
+    text="has as many guests as its hypervisor allows",
     remedy="add hosts",
     order=170,
     host_capacity=lambda zone, _: zone.hosts.vms_limit - zone.hosts.vms_used,

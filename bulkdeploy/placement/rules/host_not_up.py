@@ -5,7 +5,7 @@ from bulkdeploy.placement.rule import Rule
 RULE = Rule(
     reason="host_not_up",
     text="the host is not Up",
-    remedy="look at the host's state and its agent",
+    remedy="check the host's state and its agent",
     order=50,
     lasting=True,
     excludes_hosts=lambda zone, _: ~zone.hosts.up,

@@ -14,8 +14,8 @@ def other_hypervisor(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags
 
 RULE = Rule(
     reason="hypervisor",
-    text="another hypervisor than the template's",
-    remedy="use a template for that hypervisor",
+    text="has another hypervisor type than the template",
+    remedy="use a template for this hypervisor type",
     order=20,
     lasting=True,
     excludes_clusters=other_hypervisor,

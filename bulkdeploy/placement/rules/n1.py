@@ -4,7 +4,7 @@ from bulkdeploy.placement.rule import Rule
 
 RULE = Rule(
     reason="n1",
-    text="its VMs would not find room on the other hosts of its cluster, were it lost",
-    remedy="add hosts to its cluster, or ask without n1",
+    text="if the host failed, the other hosts of its cluster could not run its VMs",
+    remedy="add hosts to its cluster, or call without n1",
     order=210,
 )

@@ -4,7 +4,7 @@ from bulkdeploy.placement.rule import Rule
 
 RULE = Rule(
     reason="not_dedicated",
-    text="not dedicated to the owner, as the affinity group wants",
+    text="not dedicated to the owner, as the affinity group requires",
     remedy="dedicate more hosts, or leave the affinity group out",
     order=90,
     lasting=True,

@@ -21,8 +21,8 @@ def elsewhere(snapshot: ZoneSnapshot, request: PlacementRequest) -> Flags:
 
 RULE = Rule(
     reason="out_of_scope",
-    text="outside the zone, pod, cluster or host asked for, or out of reach of the VM's volumes and address",
-    remedy="ask for another pod, cluster or host, or for none",
+    text="outside the requested zone, pod, cluster or host, or unable to reach the VM's volumes or address",
+    remedy="request another pod, cluster or host, or none",
     order=10,
     purposes=frozenset(Purpose),
     lasting=True,

@@ -7,7 +7,7 @@ from bulkdeploy.placement.rule import Rule
 
 RULE = Rule(
     reason="storage",
-    text="no pool that it can use has room for the disks",
+    text="no storage pool of the host has room for the disks",
     remedy="add or free primary storage, or use an offering without storage tags",
     order=190,
 )

@@ -6,7 +6,7 @@ from bulkdeploy.placement.rule import Rule
 RULE = Rule(
     reason="unallocable",
     text="its cluster or pod is unallocable",
-    remedy="give it another allocpolicy",
+    remedy="set another allocpolicy",
     order=45,
     lasting=True,
     excludes_clusters=lambda zone, _: zone.clusters.policy == AllocationPolicy.UNALLOCABLE.rank,

@@ -27,7 +27,7 @@ CLEANING_TRIES = 2
 without, and the sweeper has the VM removed some time later."""
 
 
-CANCELLED_BEFORE = "it was cancelled before it began"
+CANCELLED_BEFORE = "the job was cancelled before it began"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +106,7 @@ class LeaseAcquisition:
     def _sort(self, acquired: Acquired, job: LeasedJob, work: Work | None, *, given_up: bool) -> None:
         steps = self._steps[job.kind]
         if work is None:
-            gone = Failed(INTERNAL_ERROR, "What it was to work on no longer exists", UNCHANGED)
+            gone = Failed(INTERNAL_ERROR, "The object of this job no longer exists", UNCHANGED)
             acquired.decided.append(Finished(job, "", gone))
             return
         outcome = self._decide(steps, work, given_up=given_up)
@@ -155,4 +155,4 @@ def given_up_on(kind: JobKind, work: Work) -> Failed:
     Its kind declares the final state for this case.
     """
     why = why_overdue(work.job.progress)
-    return Failed(INTERNAL_ERROR, f"{work.label}: {why}. What is left of it is not known", kind.if_abandoned)
+    return Failed(INTERNAL_ERROR, f"{work.label}: {why}. Its remains are unknown", kind.if_abandoned)

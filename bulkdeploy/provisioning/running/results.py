@@ -62,7 +62,9 @@ NAMED = {
 
 
 def success_results(connection: Connection, jobs: Sequence[LeasedJob]) -> dict[int, str]:
-    """Return the result that the kind of each job declares, by job id. A deleted object gives a plain success.
+    """Return the result that the kind of each job declares, by job id.
+
+    If the object was deleted, the result is a plain success.
 
     The result of an expunged VM is an empty object, as in CloudStack.
     """

@@ -95,7 +95,7 @@ def state_after(state: str, *, answers: bool, lasted_s: float, waits: Waits, is_
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class CheckedHost:
     """The result of one check of a host: its row, the reason for its silence, and its running or crashed guests.
 
     ``silence`` is None if the host answered. ``is_drained`` means that the host accepts no new guests; the reason
@@ -200,7 +200,7 @@ class HostWatch:
                     found[kind] = driver
         return found
 
-    def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[Seen]:
+    def _look(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> list[CheckedHost]:
         """Query all hosts of a hypervisor type, and return the results.
 
         The list is empty if the driver cannot query any host; then no host counts as silent.
@@ -231,7 +231,7 @@ class HostWatch:
             run_transaction(self._engine, partial(set_memory, memory_mib=changed), Failpoint.SWEEP_GUESTS)
             log.info("host_memory", hosts=len(changed))
 
-    def _set_states(self, seen: Sequence[Seen], waits: Waits) -> list[Seen]:
+    def _set_states(self, seen: Sequence[CheckedHost], waits: Waits) -> list[CheckedHost]:
         """Write changed states of hosts with alerts, and return the silent hosts that are Down now."""
         now = self._clock()
         self._silent_since = {
@@ -266,7 +266,7 @@ class HostWatch:
             log.warning("leftovers_not_ended", host=host.name, why=str(error))
         failpoints.after(Failpoint.DRIVER_LEFTOVERS)
 
-    def _lasted(self, one: Seen, now: float) -> float:
+    def _lasted(self, one: CheckedHost, now: float) -> float:
         """Return the seconds for which a host has answered or been silent.
 
         Silence counts only as far as this process saw it.
@@ -276,7 +276,7 @@ class HostWatch:
         lasted_s = float(one.host.lasted_s)
         return lasted_s if one.answers else min(lasted_s, now - self._silent_since[one.host.id])
 
-    def _evacuate(self, seen: Sequence[Seen], down: Sequence[Seen]) -> None:
+    def _evacuate(self, seen: Sequence[CheckedHost], down: Sequence[CheckedHost]) -> None:
         """Create evacuation jobs for the hosts in ``down``.
 
         In zones and clusters where too many hosts are silent, no job is created, because the sweeper itself may be
@@ -294,8 +294,9 @@ class HostWatch:
             what = f"{silent[place]} of {hosts_of[place]} hosts of a {place[0]} are silent"
             alert = Alert(
                 AlertType.MANAGEMENT_NODE,
-                f"{what}: the sweeper may be cut off from them, so nothing is fenced nor started elsewhere by"
-                " itself; evacuateHost does it host by host",
+                f"{what}: the sweeper may be cut off from them, so no host is fenced"
+                " and no virtual machine is started elsewhere"
+                " automatically. If these hosts are dead, call evacuateHost for each of them",
             )
             log.warning("fencing_withheld", why=what)
             run_transaction(self._engine, partial(record_alerts, noticed=[alert]), Failpoint.SWEEP_GUESTS)
@@ -309,7 +310,9 @@ class HostWatch:
                     metrics.SWEPT.labels("evacuations").inc()
                     log.warning("host_evacuated", host=one.host.name)
 
-    def _stop_ended(self, seen: Sequence[Seen], before: Mapping[UUID, Row[Any]], watched: Collection[UUID]) -> None:
+    def _stop_ended(
+        self, seen: Sequence[CheckedHost], before: Mapping[UUID, Row[Any]], watched: Collection[UUID]
+    ) -> None:
         """Create jobs for VMs whose guests have been missing for long enough.
 
         A missing guest on a host that was not queried in this pass stays recorded as missing.
@@ -341,7 +344,7 @@ class HostWatch:
             log.info("ended_guests", jobs=jobs)
 
 
-def _places(one: Seen) -> tuple[tuple[str, int], tuple[str, int]]:
+def _places(one: CheckedHost) -> tuple[tuple[str, int], tuple[str, int]]:
     """Return the zone and the cluster of a host."""
     return ("zone", one.host.zone_id), ("cluster", one.host.cluster_id)
 
@@ -351,22 +354,26 @@ def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
     return [address_of(host) for host in hosts if host.hypervisor == kind]
 
 
-def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> Seen:
+def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> CheckedHost:
     if isinstance(answer, DriverError):
         if host.answers is not False:
             log.warning("host_silent", host=host.name, why=str(answer))
-        return Seen(host, str(answer), is_drained=isinstance(answer, HostDrained))
+        return CheckedHost(host, str(answer), is_drained=isinstance(answer, HostDrained))
     running = frozenset(guest.uuid for guest in answer if guest.power is PowerState.RUNNING)
-    return Seen(host, None, running, frozenset(guest.uuid for guest in answer if guest.has_crashed))
+    return CheckedHost(host, None, running, frozenset(guest.uuid for guest in answer if guest.has_crashed))
 
 
-def _is_well(one: Seen) -> bool:
+def _is_well(one: CheckedHost) -> bool:
     """Return whether a host is Up, answers, and has not been silent recently."""
     return one.answers and one.host.answers is None and one.host.state == HostState.UP
 
 
 def _write(
-    connection: Connection, *, noted: Sequence[Seen], changed: Sequence[Seen], states: Mapping[int, HostState]
+    connection: Connection,
+    *,
+    noted: Sequence[CheckedHost],
+    changed: Sequence[CheckedHost],
+    states: Mapping[int, HostState],
 ) -> list[tuple[str, HostState]]:
     """Write answers and states of hosts, and return the new state of each host that changed."""
     alerts: list[Alert] = []
@@ -385,7 +392,7 @@ def _write(
     return written
 
 
-def _silent(one: Seen, state: HostState) -> list[Alert]:
+def _silent(one: CheckedHost, state: HostState) -> list[Alert]:
     if one.silence is None:
         return []
     what = f"Host {one.host.name} is {state.value} and takes no new virtual machines: {one.silence}."
@@ -398,7 +405,7 @@ def _back(host: Row[Any]) -> Alert:
     return Alert(
         AlertType.HOST,
         f"Host {host.name} answers although its virtual machines were started elsewhere: those that still run on it"
-        " are ended; reconnectHost takes it back",
+        " are ended. Call reconnectHost to use the host again",
     )
 
 

@@ -44,10 +44,7 @@ class PowerWatch:
     calls: PowerCalls
 
     def read_power_states(self) -> None:
-        """Read the power states that are due, several at once.
-
-        Write alerts about controllers that do not answer.
-        """
+        """Read the due power states, several at once, and write alerts about controllers that do not answer."""
         configuration, due = run_transaction(self.engine, _claim, Failpoint.SWEEP_POWER)
         if not due:
             return

@@ -1,7 +1,7 @@
 """Operations on projects, whose objects belong to an account of the project (one file: all operations on projects).
 
-A project is managed by its accounts with the role Admin, and by admins above its domain.
-Lock order: the domain's row, the project's, its account's, and then as ADR 5 has it.
+A project is managed by its accounts with the role Admin, and by admins above its domain. Lock order: the rows of
+the domain, of the project and of its account, and then the order of ADR 5.
 """
 
 from collections.abc import Sequence

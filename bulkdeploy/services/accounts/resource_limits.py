@@ -1,4 +1,7 @@
-"""Resource limits of accounts, projects and domains: list and set (cloudstack-protocol.md 7.5)."""
+"""Resource limits of accounts, projects and domains: list and set (one file: their permission checks).
+
+Source: cloudstack-protocol.md 7.5.
+"""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -50,7 +53,7 @@ MOST_GIB = MOST // gib_to_bytes(1)
 
 @dataclass(frozen=True, slots=True)
 class HolderParameters:
-    """The parameters of a call that name the account, the project or the domain whose limits it reads or sets."""
+    """The parameters of a call that name the account, project or domain whose limits the call reads or sets."""
 
     account: str | None = None
     domain: EntityRef | None = None

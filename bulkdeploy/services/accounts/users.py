@@ -353,7 +353,7 @@ def require_other(caller: Caller, user: Row[Any], action: str) -> None:
     Such users cannot be deleted, locked, disabled or moved. ``action`` is the verb of the error message.
 
     Raises:
-        InvalidParameter: the user is one of these.
+        InvalidParameter: the user is the caller, or was created by the installation.
     """
     if user.is_default:
         raise InvalidParameter("id", str(user.uuid), f"cannot {action} a default user")

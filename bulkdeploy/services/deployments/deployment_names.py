@@ -84,10 +84,12 @@ def _first_free(
 
 
 def check_host_names(request: DeployRequest, *, listed: bool) -> None:
-    """Check that the requested name and prefix can be host names, before any row is read, and also in dry runs.
+    """Check that the requested names and the name prefix can be host names. No row is read.
+
+    If ``listed`` is true, the error names the entry of the VM in the call's list.
 
     Raises:
-        InvalidParameter: the name or the prefix cannot be a host name.
+        InvalidParameter: a name or the prefix cannot be a host name.
     """
     for vm in request.vms:
         if vm.name is not None:

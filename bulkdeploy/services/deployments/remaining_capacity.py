@@ -19,7 +19,7 @@ from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.host_loss import HeldVms
 from bulkdeploy.placement.model import PlacementRequest, ZoneSnapshot
-from bulkdeploy.placement.remaining_capacity import MEMORY_STEP_MIB, Filled, fill_up, smaller
+from bulkdeploy.placement.remaining_capacity import MEMORY_STEP_MIB, FillUpPlan, fill_up, smaller
 from bulkdeploy.scheduling.catalog import placement_catalog
 from bulkdeploy.scheduling.held_vms import held_vms
 from bulkdeploy.scheduling.place import zone_as_seen
@@ -96,7 +96,7 @@ class _Sizes:
         }
         self._amounts = ResourceAmounts()
         self._pods: list[int] = []
-        self.filled: list[Filled] = []
+        self.filled: list[FillUpPlan] = []
         self.end: _End | None = None
 
     def fill(
@@ -114,7 +114,7 @@ class _Sizes:
             snapshot, held = filled.left, filled.held
             wanted = smaller(filled, self._catalog, least_cores=least_cores, least_memory_mib=least_memory)
 
-    def _fill_one(self, snapshot: ZoneSnapshot, request: PlacementRequest, held: HeldVms | None) -> Filled:
+    def _fill_one(self, snapshot: ZoneSnapshot, request: PlacementRequest, held: HeldVms | None) -> FillUpPlan:
         spec = replace(self._spec, cpu_number=request.cpu_number, memory_mib=request.memory_mib)
         each = spec.per_vm
         within = most = most_within_limits(self._connection, spec.owner, each, MOST_VMS, self._amounts)
@@ -177,7 +177,7 @@ def _in_turn(host_ids: Sequence[int]) -> list[tuple[int, int]]:
     return list(counts.items())
 
 
-def _size(filled: Filled) -> dict[str, int]:
+def _size(filled: FillUpPlan) -> dict[str, int]:
     request = filled.request
     return {
         "cpunumber": request.cpu_number,

@@ -86,7 +86,7 @@ def delete_pods(connection: Connection, caller: Caller, places: Sequence[EntityR
     """Delete empty pods.
 
     Raises:
-        InvalidParameter: one of them is not empty.
+        InvalidParameter: one of the pods is not empty.
     """
     delete_places(connection, caller, places, pods.CONTENTS, EventType.POD_DELETE, KIND)
 

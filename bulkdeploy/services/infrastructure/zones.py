@@ -88,6 +88,6 @@ def delete_zones(connection: Connection, caller: Caller, places: Sequence[Entity
     """Delete empty zones.
 
     Raises:
-        InvalidParameter: one of them is not empty.
+        InvalidParameter: one of the zones is not empty.
     """
     delete_places(connection, caller, places, zones.CONTENTS, EventType.ZONE_DELETE, KIND)

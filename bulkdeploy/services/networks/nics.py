@@ -55,7 +55,7 @@ def add_nic(
         InsufficientAddresses: the network has no free address.
     """
     if mac is not None and not rows.MAC.fullmatch(mac.lower()):
-        raise InvalidParameter("macaddress", mac, "it must be one nic's MAC address, such as 02:00:5e:10:00:01")
+        raise InvalidParameter("macaddress", mac, "it must be a unicast MAC address, such as 02:00:5e:10:00:01")
     wanted = None if mac is None else mac.lower()
     row, owner = vm_of(connection, caller, vm)
     found = _network(connection, row, owner, network)

@@ -12,7 +12,7 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.placement.model import Purpose
 from bulkdeploy.provisioning.kinds.virtual_machines.start_virtual_machine import START
 from bulkdeploy.scheduling.batch_moves import plan_together
-from bulkdeploy.scheduling.moves import VmMove, Way
+from bulkdeploy.scheduling.moves import MoveKind, VmMove
 from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.services.planned_moves import MovePlan, PlanWanted, plan_moves
 from bulkdeploy.services.system import System
@@ -54,7 +54,7 @@ def start_virtual_machine(
     """
     if plan is not None:
         row = require_ready(connection, system, caller, vm, START)
-        way = Way(
+        way = MoveKind(
             Purpose.START, pod_id=pod_id, cluster_id=cluster_id, planner=planner, last_host_first=consider_last_host
         )
         shown = plan_moves(connection, caller, plan, [VmMove(vm.id, row.host_id, host_id)], way)

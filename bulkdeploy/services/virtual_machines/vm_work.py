@@ -55,9 +55,9 @@ NO_HOST = "no host has capacity for it"
 
 
 class NoHostForVm(Exception):
-    """Raised when no host has capacity for a VM.
+    """Raised when a bulk operation finds no host with capacity for a VM.
 
-    A single call would create a job, which would fail with this error.
+    A call for a single VM creates a job instead, which fails with this text.
     """
 
 

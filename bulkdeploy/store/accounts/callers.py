@@ -256,7 +256,7 @@ def user_by_name(connection: Connection, username: str, domain_id: int) -> Login
 def domain_by_path(connection: Connection, path: str) -> int | None:
     """Return the internal id of the live domain at this path, or None if there is none.
 
-    The path consists of the domains' names from ROOT downwards, in any case: ``/ROOT/a/b`` or ``a/b``. An empty
+    The path consists of the domains' names from ROOT downwards, ignoring case: ``/ROOT/a/b`` or ``a/b``. An empty
     path is ROOT.
     """
     names = [name for name in path.split("/") if name]

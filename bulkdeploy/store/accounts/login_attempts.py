@@ -57,7 +57,7 @@ KNOWN_SINCE = func.now() - text(f"interval '{KNOWN_FOR_DAYS} days'")
 def is_known_login(connection: Connection, subject: str) -> bool:
     """Return whether a user has logged in from an address within the last KNOWN_FOR_DAYS days.
 
-    ``subject`` names both.
+    ``subject`` is the text that identifies the pair of user and address.
     """
     mine = known_logins.c.subject == subject, known_logins.c.last_login > KNOWN_SINCE
     return connection.execute(select(1).where(*mine)).scalar() is not None

@@ -81,7 +81,8 @@ def list_rules(
 ) -> Page:
     """Return one page of the rules of live roles, in the order in which they are evaluated.
 
-    The roles are those of accounts, or those of a project with ``project_id``. ``rule_id`` selects one rule.
+    With ``project_id``, these are the rules of a project's roles, otherwise of account roles. ``rule_id`` selects
+    one rule.
     """
     rule = role_rules.c
     query = (
@@ -145,7 +146,7 @@ def lock_role_names(connection: Connection) -> set[str]:
 
 
 def find_role(connection: Connection, name: str) -> EntityRef | None:
-    """Return the live role of a name, in any case, or None if there is none."""
+    """Return the live role with this name, ignoring case, or None if there is none."""
     query = select(roles.c.id, roles.c.uuid, roles.c.name).where(
         same_text(roles.c.name)(name), roles.c.removed.is_(None), OF_ACCOUNTS
     )

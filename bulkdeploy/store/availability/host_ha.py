@@ -185,11 +185,9 @@ _SILENT = text(
 
 
 def count_silent(connection: Connection, hypervisors: Collection[str]) -> Sequence[Row[Any]]:
-    """Count the hosts and the silent hosts of these hypervisors, per zone and cluster.
+    """Return the numbers of hosts and of silent hosts of these hypervisors, per zone and cluster.
 
-    Fenced hosts are not counted.
-
-    A silent host does not answer its hypervisor's requests.
+    A silent host does not answer its hypervisor's requests. Fenced hosts are not counted.
     """
     return connection.execute(_SILENT, {"hypervisors": list(hypervisors)}).all()
 

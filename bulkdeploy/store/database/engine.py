@@ -298,9 +298,9 @@ def run_transaction(
 
     Only the outermost code opens a transaction: an API call's dispatcher, a program's command, a worker's step.
     ``work`` may run more than once, so it must change nothing but the database; other effects belong into
-    ``after_commit``. ``at`` is the commit's name among the failpoints. If the connection breaks during the commit,
-    the outcome is determined afterwards (``store.database.commit_outcome``): an error means that nothing was
-    changed.
+    ``after_commit``. ``at`` is the name of the failpoint before the commit. If the connection breaks during the
+    commit, the outcome is determined afterwards (``store.database.commit_outcome``): an error means that nothing
+    was changed.
 
     A conflict is a ``TransactionConflict`` from ``work``, a deadlock, a serialization failure, or a violation of
     one of ONLY_BY_RACES. A transaction that waits too long for a lock (``store.locks.lock_timeout``) is also rolled
@@ -310,8 +310,8 @@ def run_transaction(
     old transaction would compare with rows from before the conflict, and could conflict forever.
 
     Raises:
-        ConflictRetriesExhausted: after MOST_ATTEMPTS; nothing was changed.
-        OutcomeUnknown: the database did not come back to say what became of the commit.
+        ConflictRetriesExhausted: all of MOST_ATTEMPTS attempts failed. Nothing was changed.
+        OutcomeUnknown: the connection failed during the commit, and the outcome could not be determined.
     """
     attempt = lock_tries = 0
     answers: dict[Hashable, object] = {}

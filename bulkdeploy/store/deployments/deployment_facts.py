@@ -1,4 +1,4 @@
-"""The objects to which a deploy call refers, read with one statement per kind as immutable values."""
+"""The objects to which a deploy call refers, as immutable values (one file: one statement per kind of object)."""
 
 from collections.abc import Sequence
 

@@ -79,7 +79,7 @@ def unfinished_host_jobs(connection: Connection, host_id: int) -> list[int]:
 
 
 @dataclass(frozen=True, slots=True)
-class Leaving:
+class LeavingVms:
     """The VMs that are still on a host that a job empties, and the progress of moving them.
 
     Attributes:
@@ -95,7 +95,7 @@ class Leaving:
     failures: Sequence[str]
 
 
-def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leaving:
+def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> LeavingVms:
     """Return the VMs that are still on the host, and the progress of the job that empties the host."""
     both = {"host": host_id, "job": job_id}
     counts = connection.execute(
@@ -114,7 +114,7 @@ def look_at_leaving(connection: Connection, host_id: int, job_id: int) -> Leavin
         ),
         both,
     ).all()
-    return Leaving(
+    return LeavingVms(
         counts.claims,
         [vm.id for vm in vms if vm.status is None],
         counts.moving,

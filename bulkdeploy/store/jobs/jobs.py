@@ -1,9 +1,10 @@
-"""Jobs as the job engine sees them: insert, renew leases, pause, complete. All statements handle many jobs.
+"""The job engine's statements on jobs: insert, renew leases, pause, complete (one file: one state machine).
 
-Every change is a compare-and-set: it names the lease (its fencing number) and changes nothing where
-another worker holds a newer one, or where the job is done. A job is only leased while no earlier job of
-the same instance is unfinished; writers of jobs hold the lock of the instance's row, so that ids of its
-jobs grow in commit order and the check cannot miss one.
+Each statement handles many jobs.
+
+Every change names the lease by its fence. It changes nothing if another worker has a newer lease, or if the job has
+ended. A job is only leased while no earlier job of the same instance is unfinished. Writers of jobs lock the
+instance's row, so that the ids of its jobs grow in commit order and this check misses no job.
 """
 
 from collections.abc import Collection, Mapping, Sequence

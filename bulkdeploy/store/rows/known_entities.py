@@ -79,7 +79,11 @@ def knows_owner(connection: Connection, caller: Caller, account_id: int) -> bool
 
 
 def owned(account_id: ColumnElement[Any], admin: bool) -> Condition:
-    """Return the condition that the caller (``parameters_of``) may see the objects of this account."""
+    """Return the condition that the caller may see the objects of this account.
+
+    These are the objects of the caller's own account and projects, and for an ``admin`` also those of all accounts
+    below the caller's domain. ``parameters_of`` returns the parameters of the condition.
+    """
     owner, home = accounts.alias(), domains.alias()
     membership = (
         select(1)

@@ -139,7 +139,7 @@ def cut_page(rows: Sequence[Mapping[str, Any]], paging: Paging) -> Page:
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredCount:
     """A faster way to count and to page a list, for tables whose number of rows is stored.
 
     ``count`` is a query that returns the stored number of rows. ``order`` is the only column by which the list is
@@ -150,7 +150,7 @@ class Kept:
     order: ColumnElement[Any] | None
 
 
-def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept: Kept | None = None) -> Page:
+def fetch_page(connection: Connection, query: Select[Any], paging: Paging, kept: StoredCount | None = None) -> Page:
     """Run one page of an ordered query whose columns are labelled with the names of response fields.
 
     The order must be total (end in an id), or pages would overlap. A second statement counts the rows only if the

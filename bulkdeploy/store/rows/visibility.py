@@ -16,7 +16,7 @@ from bulkdeploy.store.tables.accounts import accounts, domains, project_accounts
 
 
 class ProjectScope(Enum):
-    """How a list treats the objects of projects: hide them, show them, or show only these."""
+    """The treatment of the objects of projects in a list: hidden, shown, or shown exclusively."""
 
     HIDDEN = "hidden"
     SHOWN = "shown"

@@ -34,7 +34,7 @@ from bulkdeploy.store.rows.filters import (
     same_text,
     tagged,
 )
-from bulkdeploy.store.rows.listing import Kept, Orders, Page, Paging, fetch_page, ordered, rows_of
+from bulkdeploy.store.rows.listing import Orders, Page, Paging, StoredCount, fetch_page, ordered, rows_of
 from bulkdeploy.store.rows.visibility import Visibility
 from bulkdeploy.store.tables.accounts import accounts
 from bulkdeploy.store.tables.groups import user_data, vm_affinity_groups, vm_security_groups
@@ -195,7 +195,7 @@ def list_virtual_machines(
         query = query.where(listed)
     kept = None
     if not filters.keys() & arguments.keys():
-        kept = Kept(_count_kept(visibility, listed), None if "sortby" in arguments else vm.id)
+        kept = StoredCount(_count_kept(visibility, listed), None if "sortby" in arguments else vm.id)
     query = filtered(query, filters, arguments)
     page = fetch_page(connection, ordered(query, ORDERS, arguments, vm.id), paging, kept)
     ids = [row["id"] for row in page.rows]

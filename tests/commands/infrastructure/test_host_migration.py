@@ -53,7 +53,7 @@ def test_it_has_an_end(fleet: Fleet, client: ApiClient, host: str) -> None:
     fleet.zone.change("UPDATE async_jobs SET started = now() - interval '61 minutes' WHERE kind = 'migrate_host'")
     fleet.sweeper().end_late()
     job = _finish(fleet, client, job_id)
-    assert (job["jobstatus"], "have not left it" in job["jobresult"]["errortext"]) == (2, True)
+    assert (job["jobstatus"], "have not left the host" in job["jobresult"]["errortext"]) == (2, True)
     fleet.assert_intact()
 
 

@@ -270,7 +270,7 @@ def test_bad_nics_are_refused_by_name(owned_world: World) -> None:
         (USER, mine["id"], {"ipaddress": "there"}, 431, "IPv4"),
         (USER, mine["id"], {"macaddress": "01:00:00:00:00:01"}, 431, "MAC"),
         (USER, mine["id"], {"macaddress": "00:00:00:00:00:00"}, 431, "MAC"),
-        (USER, mine["id"], {"macaddress": "1e:ff:ff:FF:00:01"}, 431, "given to nics here"),
+        (USER, mine["id"], {"macaddress": "1e:ff:ff:FF:00:01"}, 431, "are generated for nics"),
         (USER, mine["id"], {"macaddress": before[0]["macaddress"]}, 431, "another nic"),
         (USER, theirs, {}, 431, "already"),
         (USER, rivals["id"], {}, 431, "does not exist"),

@@ -285,7 +285,7 @@ def test_what_cannot_be_done_is_refused_at_once(owned: Owned) -> None:
     jobs = len(owned.fleet.jobs())
     cases: list[tuple[str, dict[str, object], int, str]] = [
         ("attachVolume", {"id": free, "virtualmachineid": owned.vm, "deviceid": 3}, 431, "deviceid"),
-        ("attachVolume", {"id": volume, "virtualmachineid": other}, 431, "no VM has"),
+        ("attachVolume", {"id": volume, "virtualmachineid": other}, 431, "not attached to a VM"),
         (
             "addNicToVirtualMachine",
             {"networkid": first["networkid"], "virtualmachineid": owned.vm},

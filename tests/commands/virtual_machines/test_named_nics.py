@@ -96,8 +96,8 @@ def test_what_no_nic_can_have_is_refused(named: Named) -> None:
         (named.in_networks({**network, "ip": "10.61.0.1"}), "iptonetworklist"),
         (named.in_networks({**network, "ip": "x"}), "IPv4"),
         (named.in_networks({**network, "mac": "02:00:5e:10:00:10"}), "another nic has it"),
-        (named.in_networks({**network, "mac": "01:00:5e:10:00:12"}), "one nic's MAC address"),
-        (named.in_networks({**network, "mac": "02-00"}), "one nic's MAC address"),
+        (named.in_networks({**network, "mac": "01:00:5e:10:00:12"}), "a unicast MAC address"),
+        (named.in_networks({**network, "mac": "02-00"}), "a unicast MAC address"),
         (named.in_networks(network, network), "one nic in a network"),
         (
             named.in_networks(

@@ -254,7 +254,7 @@ def test_a_vm_grows_only_to_what_could_be_deployed_there(
     owned.zone.change(change)
     job = _scale(owned, acme)
     assert (job["jobstatus"], job["jobresult"]["errorcode"]) == (2, 533)
-    assert f"cannot take it; {reason}: " in job["jobresult"]["errortext"]
+    assert f"cannot run it in this size; {reason}: " in job["jobresult"]["errortext"]
     assert (owned.vms()[0].cpu_number, _count(owned, 8)) == (1, 1)
 
 
@@ -360,7 +360,7 @@ def test_a_guest_that_neither_grows_nor_shrinks_ends_its_job(owned: Fleet, acme:
     _grow_in_part(owned)
     owned.fault(Step.SCALE, FaultKind.PERMANENT)
     job = _scale(owned, acme, automigrate=moves)
-    assert (job["jobstatus"], "stop the VM and start it" in job["jobresult"]["errortext"]) == (2, True)
+    assert (job["jobstatus"], "stop and start the VM" in job["jobresult"]["errortext"]) == (2, True)
     after = owned.vms()[0]
     assert (after.cpu_number, after.memory_mib, _count(owned, 8)) == (4, 1024, 4)
     assert (after.host_id != before.host_id, after.state) == (moves, "Running")

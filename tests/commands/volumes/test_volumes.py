@@ -102,7 +102,7 @@ def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
         ("createVolume", requested(world, "bad", size=5), 431, "fixed size"),
         ("createVolume", requested(world, "bad", snapshotid=mine["id"]), 431, "revertSnapshot"),
         ("attachVolume", {"id": mine["id"], "virtualmachineid": vm, "deviceid": 0}, 431, "from 1"),
-        ("attachVolume", {"id": root["id"], "virtualmachineid": vm}, 431, "no VM has"),
+        ("attachVolume", {"id": root["id"], "virtualmachineid": vm}, 431, "not attached to a VM"),
         ("attachVolume", {"id": theirs["id"], "virtualmachineid": vm}, 431, "does not exist"),
         ("detachVolume", {"id": root["id"]}, 431, "data volume"),
         ("detachVolume", {"virtualmachineid": vm, "deviceid": 5}, 431, "no volume"),
@@ -115,7 +115,7 @@ def test_bad_volumes_are_refused_by_name(owned_world: World) -> None:
         failure = refusal(world, command, USER, **parameters)
         assert (failure.status, text in failure.errortext) == (status, True), failure.errortext
     failure = refusal(world, "attachVolume", ADMIN, id=theirs["id"], virtualmachineid=vm)
-    assert (failure.status, "one account" in failure.errortext) == (431, True)
+    assert (failure.status, "the same account" in failure.errortext) == (431, True)
     assert world.scalar("SELECT count(*) FROM volumes WHERE name = 'bad'") == 0
     assert_audit_finds_nothing(world)
 

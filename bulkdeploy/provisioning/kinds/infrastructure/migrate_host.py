@@ -55,7 +55,7 @@ class MigrateHost(JobSteps[PlaceWork]):
         if not left and not moving:
             return Succeeded(UNCHANGED)
         if OVERDUE in job.progress:
-            why = f"{why_overdue(job.progress)}; {len(left) + moving} VM(s) have not left it"
+            why = f"{why_overdue(job.progress)}; {len(left) + moving} VM(s) have not left the host"
             return self.failed(work, RESOURCE_UNAVAILABLE, why)
         vms = self._lock_some(connection, left, moving)
         made = _move(connection, work, vms)

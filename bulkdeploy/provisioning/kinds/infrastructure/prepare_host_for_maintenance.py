@@ -36,7 +36,7 @@ from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.infrastructure.host_maintenance import (
-    Leaving,
+    LeavingVms,
     lock_host,
     lock_vms_to_move,
     look_at_leaving,
@@ -75,7 +75,7 @@ class PrepareHostForMaintenance(JobSteps[PlaceWork]):
         if left.claims == 0:
             return Succeeded(EMPTIED)
         if OVERDUE in job.progress:
-            why = f"{why_overdue(job.progress)}; {left.claims} VM(s) have not left it"
+            why = f"{why_overdue(job.progress)}; {left.claims} VM(s) have not left the host"
             return self._not_emptied(work, why, left)
         if not left.to_move and not left.moving and len(left.failures) == left.claims:
             return self._not_emptied(work, f"{left.claims} VM(s) could not be moved", left)
@@ -83,13 +83,13 @@ class PrepareHostForMaintenance(JobSteps[PlaceWork]):
         note(connection, job, job.progress, self.tools.lease_seconds)
         return Paused(LOOK_AGAIN_S, job.progress, made)
 
-    def _not_emptied(self, work: PlaceWork, why: str, left: Leaving) -> Failed:
+    def _not_emptied(self, work: PlaceWork, why: str, left: LeavingVms) -> Failed:
         shown = "".join(f". {reason}" for reason in left.failures[:REASONS_SHOWN])
         more = f". And {len(left.failures) - REASONS_SHOWN} more" if len(left.failures) > REASONS_SHOWN else ""
         return self.failed(work, RESOURCE_UNAVAILABLE, f"{why}{shown}{more}", NOT_EMPTIED)
 
 
-def _move_some(connection: Connection, work: PlaceWork, left: Leaving) -> list[JobMessage]:
+def _move_some(connection: Connection, work: PlaceWork, left: LeavingVms) -> list[JobMessage]:
     """Create jobs that migrate VMs off the host, at most as many at a time as the setting allows."""
     places = read_configuration(connection).number("host.maintenance.migrations.max") - left.moving
     if places <= 0 or not left.to_move:

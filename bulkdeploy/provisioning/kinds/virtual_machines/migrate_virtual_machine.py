@@ -85,7 +85,7 @@ class _Move:
 
 
 class MigrateVirtualMachine(VmSteps):
-    """The steps of migrating a VM. The parameters are declared by the constants HOST and those next to it."""
+    """The steps of migrating a VM. The parameters are described at the constants of this module, such as HOST."""
 
     def __init__(self, kind: JobKind, tools: StepTools) -> None:
         super().__init__(kind, tools)

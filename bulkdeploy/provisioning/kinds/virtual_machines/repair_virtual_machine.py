@@ -61,12 +61,15 @@ class RepairVirtualMachine(VmSteps):
         hosts = self._addresses(seen)
         unknown = [str(guest.host_uuid) for guest in seen if guest.host_uuid not in hosts]
         if unknown:
-            why = f"its guest is on host {', '.join(unknown)}, which no host here is: remove it there by hand"
+            why = (
+                f"its guest is on host {', '.join(unknown)}, which is not a host of"
+                " this service: remove the guest there by hand"
+            )
             return self.failed(work, INTERNAL_ERROR, why, _left(work))
         if work.state is not VmState.STARTING:
             return self._end_all(work, [hosts[guest.host_uuid] for guest in seen])
         if work.host is None:
-            why = "it holds no host: `bulkdeploy heal` mends its rows"
+            why = "the VM has no host in the database: `bulkdeploy heal` repairs its rows"
             return self.failed(work, INTERNAL_ERROR, why, RUNS)
         return self._at_home(work, work.host, seen, hosts)
 

@@ -42,7 +42,7 @@ class RevertToVmSnapshot(SnapshotSteps):
             return pause(work, None)
         if runs:
             return self._run_as_it_is(work, failure)
-        why = f"{failure}. Its volumes may be those of the snapshot in part: revert to it again"
+        why = f"{failure}. Its volumes may be reverted only in part: revert to the snapshot again"
         return self.failed(work, RESOURCE_UNAVAILABLE, why, NOT_REVERTED)
 
     def _run_as_it_is(self, work: Assignment, failure: DriverError) -> Outcome:

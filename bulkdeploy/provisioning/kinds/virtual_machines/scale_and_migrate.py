@@ -103,7 +103,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         place = find_destination(connection, row.id, host_id=None, avoid_host_ids=here)
         if isinstance(place, NoPlace):
             attempt.rollback()
-            why = f"neither its host nor another can take it; {place.why}"
+            why = f"neither its host nor another host can run it in this size; {place.why}"
             return self.failed(work, INSUFFICIENT_CAPACITY, why, self.not_grown, place.excluded)
         claim_destination(connection, place, work.job.uuid)
         attempt.commit()

@@ -102,7 +102,7 @@ class ScaleVirtualMachine(VmSteps):
         if is_tried_again(work, again):
             return pause(work, failure)
         runs = work.host is not None and self.tools.calls.look(work, work.host) is PowerState.RUNNING
-        why = f"{again}; and going back: {left}. Its guest may have grown in part: stop the VM and start it"
+        why = f"{again}; and undoing the change: {left}. The guest may be resized in part: stop and start the VM"
         return self.failed(work, RESOURCE_UNAVAILABLE, why, self.grown if runs else self.not_grown)
 
     def change(self, work: Assignment) -> DriverError | None:
@@ -126,7 +126,9 @@ class ScaleVirtualMachine(VmSteps):
             TransactionConflict: a concurrent transaction changed the host; the whole transaction must be repeated.
         """
         if reason is not None:
-            why = f"its host cannot take it; {why_not(reason)}. Another host may: automigrate=true moves it there"
+            why = (
+                f"its host cannot run it in this size; {why_not(reason)}. automigrate=true moves it to another host"
+            )
             return self.failed(work, INSUFFICIENT_CAPACITY, why, self.not_grown)
         new = work.job.params
         cpu_mhz = new["cpu_number"] * new["cpu_mhz"]
