@@ -20,7 +20,7 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 ROLES = dict.fromkeys(
     (
-        *("listDedicatedGuestVlanRanges", "listGuestOsMapping", "listInternalLoadBalancerVMs"),
+        *("listGuestOsMapping", "listInternalLoadBalancerVMs"),
         *("listRouters", "listStorageNetworkIpRange", "listSystemVms"),
     ),
     INFRASTRUCTURE,
@@ -97,11 +97,6 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         "autoscalevmgroup",
         "groups of VMs that scale by themselves",
         (*_filters("id name fordisplay lbruleid policyid vmprofileid zoneid"), *OWNED),
-    ),
-    "listDedicatedGuestVlanRanges": (
-        "dedicatedguestvlanrange",
-        "VLANs kept to accounts",
-        (*_filters("id account domainid guestvlanrange physicalnetworkid zoneid"), *PROJECT, *PAGING),
     ),
     "listEgressFirewallRules": ("firewallrule", "egress firewall rules", (*_filters(RULES), *OWNED)),
     "listFirewallRules": ("firewallrule", "firewall rules", (*_filters(RULES), *OWNED)),

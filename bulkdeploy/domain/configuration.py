@@ -483,6 +483,13 @@ SETTINGS: tuple[Setting, ...] = (
     Setting("allow.user.view.destroyed.vm", "false", B, "Users see their destroyed VMs in lists"),
     Setting("allow.user.expunge.recover.vm", "false", B, "Users may expunge and recover their VMs"),
     Setting("allow.user.create.projects", "true", B, "Users may make projects"),
+    Setting(
+        "use.system.guest.vlans",
+        "true",
+        B,
+        "Accounts with dedicated VLANs get other VLANs when their own are used up",
+        scope=Scope.ACCOUNT,
+    ),
     Setting("allow.user.force.stop.vm", "true", B, "Users may stop their VMs with force"),
     Setting(
         "capacity.skipcounting.hours",

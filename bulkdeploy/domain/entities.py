@@ -35,6 +35,7 @@ class Entity(StrEnum):
     TRAFFIC_TYPE = "TrafficTypes"
     NETWORK_SERVICE_PROVIDER = "NetworkServiceProviders"
     VLAN_IP_RANGE = "VlanIpRanges"
+    DEDICATED_VLAN_RANGE = "DedicatedGuestVlanRanges"
     SECURITY_GROUP = "SecurityGroups"
     SECURITY_GROUP_RULE = "SecurityGroupRules"
     AFFINITY_GROUP = "AffinityGroups"

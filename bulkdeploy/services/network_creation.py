@@ -17,6 +17,7 @@ from bulkdeploy.domain.networks.guest_networks import (
     subnet_of,
 )
 from bulkdeploy.domain.resources import ResourceType
+from bulkdeploy.scheduling.network_vlans import choose_vlans
 from bulkdeploy.services.live_entities import given_refs, unique_name
 from bulkdeploy.services.network_rules import (
     Reach,
@@ -24,7 +25,6 @@ from bulkdeploy.services.network_rules import (
     check_dns,
     check_offerings,
     check_zones,
-    choose_vlans,
     reaches_of,
     require_open_offering,
 )
@@ -100,8 +100,7 @@ def _create(
     for reach, given in zip(reaches, batch, strict=True):
         require_open_offering(offerings[given["networkofferingid"].id], reach.owner, given["zoneid"].id)
     require_within_limits(connection, [reach.owner for reach in reaches], ResourceType.NETWORK)
-    advanced = [given for given in batch if zones[given["zoneid"].id].network_type != NetworkType.BASIC]
-    vlans = iter(choose_vlans(connection, advanced, offerings))
+    vlans = iter(_choose_vlans(connection, batch, zones, offerings, reaches))
     rows = [
         _row(given, offerings[given["networkofferingid"].id], subnet, reach)
         for given, subnet, reach in zip(batch, subnets, reaches, strict=True)
@@ -127,6 +126,24 @@ def _create(
     )
     record_events(connection, caller, happened)
     return made
+
+
+def _choose_vlans(
+    connection: Connection,
+    batch: Sequence[Arguments],
+    zones: Mapping[int, Row[Any]],
+    offerings: Mapping[int, OfferingFacts],
+    reaches: Sequence[Reach],
+) -> list[tuple[str | None, int | None]]:
+    """Return the VLAN and the physical network of each network in an Advanced zone, as ``choose_vlans`` does."""
+    advanced = [
+        (given, reach.owner.account_id)
+        for given, reach in zip(batch, reaches, strict=True)
+        if zones[given["zoneid"].id].network_type != NetworkType.BASIC
+    ]
+    return choose_vlans(
+        connection, [given for given, _ in advanced], offerings, [account for _, account in advanced]
+    )
 
 
 def _row(given: Arguments, offering: OfferingFacts, subnet: Subnet | None, reach: Reach) -> dict[str, Any]:

@@ -1,6 +1,5 @@
-"""The rules of createNetwork for zone, offering, owner and VLAN."""
+"""The rules of createNetwork for zone, offering and owner."""
 
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -9,9 +8,9 @@ from sqlalchemy import Connection, Row
 
 from bulkdeploy.domain.accounts.accounts import Caller, Owner, RoleType
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.domain.errors import InsufficientVlans, InvalidCombination, InvalidParameter, PermissionDenied
+from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, PermissionDenied
 from bulkdeploy.domain.infrastructure.topology import AllocationState, NetworkType
-from bulkdeploy.domain.networks.guest_networks import UNTAGGED, GuestType, free_vlan, vlan_of
+from bulkdeploy.domain.networks.guest_networks import GuestType
 from bulkdeploy.services.live_entities import given_refs
 from bulkdeploy.services.ownership import lock_owners, require_domains
 from bulkdeploy.store.accounts.resource_limits import domain_ids
@@ -187,82 +186,6 @@ def _reach_of_domain(caller: Caller, given: Arguments) -> Reach:
         raise InvalidParameter("domainid", str(domain.uuid), "the domain was deleted")
     domain_id = caller.owner.domain_id if domain is None else domain.id
     return Reach(OF_DOMAIN, caller.owner, domain_id, given.get("subdomainaccess") is not False)
-
-
-def choose_vlans(
-    connection: Connection, batch: Sequence[Arguments], offerings: Mapping[int, OfferingFacts]
-) -> list[tuple[str | None, int | None]]:
-    """Return the VLAN and the physical network (internal id) of each new network. No VLAN is used twice.
-
-    The VLAN is the requested one. If the offering does not require a VLAN in the request, the lowest free VLAN of
-    the physical network's range is used. The VLAN is None if there is no such range.
-
-    Raises:
-        InvalidParameter, InvalidCombination: a requested VLAN is missing, malformed or in use, or the physical
-        network is not in the zone.
-        InsufficientVlans: all VLANs of the range are in use.
-    """
-    wanted = {one.id for one in given_refs(batch, "physicalnetworkid")}
-    zone_ids = {given["zoneid"].id for given in batch}
-    physical = store.lock_physical_networks(connection, zone_ids, wanted)
-    used = store.vlans_in_use(connection, zone_ids)
-    found = []
-    for given in batch:
-        on = _physical_network(given, physical, offerings[given["networkofferingid"].id])
-        place = (given["zoneid"].id, None if on is None else on.id)
-        mine = used.setdefault(place, {})
-        vlan = _vlan(given, on, ChainMap(mine, used.get((place[0], None), {})), offerings)
-        if vlan is not None:
-            mine[vlan] = given["name"]
-        found.append((vlan, place[1]))
-    return found
-
-
-def _physical_network(given: Arguments, physical: Sequence[Row[Any]], offering: OfferingFacts) -> Row[Any] | None:
-    """Return the requested physical network, or the zone's first enabled one that has the offering's tag.
-
-    In a zone with one physical network the tag is ignored, as in CloudStack.
-    """
-    zone, wanted = given["zoneid"], given.get("physicalnetworkid")
-    of_zone = [row for row in physical if row.zone_id == zone.id]
-    if wanted is None:
-        enabled = [row for row in of_zone if row.state == "Enabled"]
-        if len(enabled) < 2 or offering.tags is None:
-            return enabled[0] if enabled else None
-        tagged = next((row for row in enabled if offering.tags in row.tags), None)
-        if tagged is None:
-            rule = f"no enabled physical network of zone {zone.name} has its tag {offering.tags}"
-            raise InvalidParameter("networkofferingid", offering.name, rule)
-        return tagged
-    for row in of_zone:
-        if row.id == wanted.id:
-            return row
-    raise InvalidParameter("physicalnetworkid", str(wanted.uuid), f"zone {zone.name} has no such physical network")
-
-
-def _vlan(
-    given: Arguments,
-    physical: Row[Any] | None,
-    used: Mapping[str, str],
-    offerings: Mapping[int, OfferingFacts],
-) -> str | None:
-    if "vlan" in given:
-        vlan = vlan_of(given["vlan"])
-        if vlan in used and vlan != UNTAGGED and not given.get("bypassvlanoverlapcheck"):
-            rule = f"network {used[vlan]} already uses it; bypassvlanoverlapcheck=true allows this"
-            raise InvalidParameter("vlan", given["vlan"], rule)
-        return vlan
-    offering = offerings[given["networkofferingid"].id]
-    if offering.specify_vlan:
-        raise InvalidCombination(
-            ("vlan", "networkofferingid"), f"offering {offering.name} requires the parameter vlan"
-        )
-    if physical is None or not physical.vlan_range:
-        return None
-    found = free_vlan(physical.vlan_range, used)
-    if found is None:
-        raise InsufficientVlans(physical.name, physical.vlan_range)
-    return found
 
 
 def check_dns(servers: Mapping[str, Any], offering: OfferingFacts) -> None:

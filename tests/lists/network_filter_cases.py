@@ -34,6 +34,14 @@ def ground(world: World) -> dict[str, Cases]:
             "provider": inside("provider", "name", "ConfigDrive"),
             "keyword": word("nat", "name"),
         },
+        "listDedicatedGuestVlanRanges": {
+            "id": equal("id", world.scalar("SELECT uuid::text FROM dedicated_vlan_ranges WHERE first_vlan = 4010")),
+            "guestvlanrange": equal("guestvlanrange", "4000-4009"),
+            "physicalnetworkid": equal("physicalnetworkid", physical),
+            "zoneid": equal("zoneid", zone),
+            "domainid": equal("domainid", world.id_of("domains", "rivals")),
+            "keyword": word("4010", "guestvlanrange"),
+        },
         "listVlanIpRanges": {
             "id": equal("id", public),
             "zoneid": equal("zoneid", zone),

@@ -1,7 +1,7 @@
 """Subnets and VLANs of guest networks: parsed from the parameters of a call and checked."""
 
 import re
-from collections.abc import Collection
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
@@ -97,15 +97,20 @@ def vlan_of(text: str) -> str:
     return str(int(match[2])) if match[2].isdigit() else UNTAGGED
 
 
-def free_vlan(vlan_range: str, used: Collection[str]) -> str | None:
-    """Return the lowest unused VLAN of a range such as ``100-199`` (several separated by commas), or None."""
-    for part in vlan_range.split(","):
-        first, _, last = part.strip().partition("-")
-        if first.isdigit() and (last or first).isdigit():
-            found = next((n for n in range(int(first), int(last or first) + 1) if str(n) not in used), None)
-            if found is not None:
-                return str(found)
-    return None
+def vlan_ranges(written: str) -> list[tuple[int, int]]:
+    """Return the first and last VLANs of ranges such as ``100-199``, separated by commas."""
+    parts = (part.strip().partition("-") for part in written.split(","))
+    return [
+        (int(first), int(last or first))
+        for first, _, last in parts
+        if first.isdigit() and (last or first).isdigit()
+    ]
+
+
+def free_vlan(ranges: Iterable[tuple[int, int]], is_taken: Callable[[int], bool]) -> str | None:
+    """Return the first VLAN of these ranges that is not taken, or None."""
+    vlans = (vlan for first, last in ranges for vlan in range(first, last + 1))
+    return next((str(vlan) for vlan in vlans if not is_taken(vlan)), None)
 
 
 def _whole(network: IPv4Network, gateway: IPv4Address) -> Subnet:

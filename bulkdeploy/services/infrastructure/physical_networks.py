@@ -13,6 +13,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import NetworkType
+from bulkdeploy.domain.networks.guest_networks import vlan_ranges
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
 from bulkdeploy.services.live_entities import (
     ONE,
@@ -25,6 +26,7 @@ from bulkdeploy.services.live_entities import (
 )
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import Happened, record_events
+from bulkdeploy.store.networks.dedicated_vlan_ranges import ranges_of
 from bulkdeploy.store.rows.filters import Arguments
 from bulkdeploy.store.rows.live_rows import (
     change_rows,
@@ -106,8 +108,20 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
         (network, _columns(given, rows[network.id]["isolation_methods"].partition(",")[0]))
         for network, given in changes
     ]
+    _check_dedicated_vlans(connection, written)
     change_rows(connection, written)
     record_events(connection, caller, changed_events(EventType.PHYSICAL_NETWORK_UPDATE, KIND, written))
+
+
+def _check_dedicated_vlans(connection: Connection, written: Sequence[tuple[EntityRef, Mapping[str, Any]]]) -> None:
+    """Check that the new VLAN ranges of physical networks contain their dedicated ranges."""
+    ranges = {ref.id: (ref, values["vlan_range"] or "") for ref, values in written if "vlan_range" in values}
+    for row in ranges_of(connection, ranges.keys()):
+        ref, new = ranges[row.physical_network_id]
+        if not any(low <= row.first_vlan and row.last_vlan <= high for low, high in vlan_ranges(new)):
+            vlans = f"{row.first_vlan}-{row.last_vlan}"
+            rule = f"VLANs {vlans} of physical network {ref.name} are dedicated to an account; release them first"
+            raise InvalidParameter("vlan", new, rule)
 
 
 def done(connection: Connection, caller: Caller, network: EntityRef, *, created: bool) -> JobTicket:

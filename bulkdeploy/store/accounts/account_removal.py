@@ -45,6 +45,7 @@ DELETE FROM network_permissions p USING networks n
 UPDATE networks SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE templates SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
 UPDATE vm_schedules SET removed = now() WHERE account_id = ANY(:accounts) AND removed IS NULL;
+DELETE FROM dedicated_vlan_ranges WHERE account_id = ANY(:accounts);
 DELETE FROM dedicated_resources WHERE account_id = ANY(:accounts);
 DELETE FROM resource_limits WHERE owner_kind = 'account' AND owner_id = ANY(:accounts);
 DELETE FROM configuration_values WHERE scope = 'Account' AND scope_id = ANY(:accounts);

@@ -3,13 +3,14 @@
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
-from sqlalchemy import Column, Connection, func, insert, select, update
+from sqlalchemy import Column, Connection, delete, func, insert, select, update
 
 from bulkdeploy.domain.networks.network_services import ELEMENTS, PROVIDERS, TrafficType
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword, same_text
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page, fetch_rows
 from bulkdeploy.store.rows.live_rows import Fields
 from bulkdeploy.store.tables.networks import (
+    dedicated_vlan_ranges,
     ip_ranges,
     network_service_providers,
     networks,
@@ -155,10 +156,12 @@ def add_default_providers(connection: Connection, networks: Mapping[int, bool]) 
 
 
 def remove_contents(connection: Connection, network_ids: Collection[int]) -> None:
-    """Mark the traffic types and providers of physical networks as deleted."""
+    """Mark the traffic types and providers of physical networks as deleted, and release their dedicated VLANs."""
     for table in (traffic_types, network_service_providers):
         of_networks = (id_in(table.c.physical_network_id, network_ids), table.c.removed.is_(None))
         connection.execute(update(table).where(*of_networks).values(removed=func.now()))
+    dedicated = dedicated_vlan_ranges
+    connection.execute(delete(dedicated).where(id_in(dedicated.c.physical_network_id, network_ids)))
 
 
 def with_public_traffic(connection: Connection, zone_ids: Collection[int]) -> dict[int, list[int]]:

@@ -96,6 +96,7 @@ SOURCES: Mapping[Entity, Source] = {
     Entity.TRAFFIC_TYPE: Source(networks.traffic_types, "traffic_type"),
     Entity.NETWORK_SERVICE_PROVIDER: Source(networks.network_service_providers),
     Entity.VLAN_IP_RANGE: Source(networks.ip_ranges, "start_ip"),
+    Entity.DEDICATED_VLAN_RANGE: Source(networks.dedicated_vlan_ranges, "uuid"),
     Entity.SECURITY_GROUP: Source(groups.security_groups),
     Entity.SECURITY_GROUP_RULE: Source(groups.security_group_rules, "protocol"),
     Entity.AFFINITY_GROUP: Source(groups.affinity_groups),

@@ -90,6 +90,18 @@ physical_networks = Table(
     removed(),
 )
 
+dedicated_vlan_ranges = Table(
+    "dedicated_vlan_ranges",
+    metadata,
+    identity(),
+    public_uuid(),
+    reference("physical_network_id", "physical_networks.id", index=True),
+    reference("account_id", "accounts.id", index=True),
+    Column("first_vlan", Integer, nullable=False),
+    Column("last_vlan", Integer, nullable=False),
+    comment="VLANs that only new networks of one account get",
+)
+
 traffic_types = Table(
     "traffic_types",
     metadata,

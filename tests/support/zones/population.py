@@ -142,6 +142,10 @@ INSERT INTO networks (name, display_text, zone_id, network_offering_id, physical
 INSERT INTO ip_ranges (network_id, pod_id, start_ip, end_ip, next_ip, gateway, netmask)
     SELECT n.id, p.id, '10.7.0.10', '10.7.0.19', '10.7.0.14', '10.7.0.1', '255.255.255.0'
     FROM networks n, pods p WHERE n.name = 'customers-wide' AND p.name = 'pod-a';
+INSERT INTO dedicated_vlan_ranges (physical_network_id, account_id, first_vlan, last_vlan)
+    SELECT p.id, a.id, r.first, r.first + 9
+    FROM (VALUES ('far-wires', 'rival', 4000), ('guests', 'moon-account', 4010)) r(network, account, first)
+    JOIN physical_networks p ON p.name = r.network JOIN accounts a ON a.name = r.account;
 UPDATE physical_networks SET network_speed = '10G', tags = '{fast}', vlan_range = '5', state = 'Disabled'
     WHERE name = 'far-wires';
 INSERT INTO traffic_types (physical_network_id, traffic_type, labels)
