@@ -1,8 +1,8 @@
 """The interface of hypervisor drivers: idempotent calls and queries (one file: one protocol, whole).
 
-Every call is keyed by the VM's uuid and may be repeated: after a crash it is unknown whether the
-first one arrived. ``fence`` is the job's lease number; a hypervisor that can check it refuses a
-call with a lower fence than it has seen for that VM (a paused process that woke up too late).
+A call names its guest by the VM's uuid, and may be repeated, because after a crash it is unknown whether the
+first call arrived. ``fence`` is the number of the job's lease. A hypervisor that can compare fences rejects a call
+with a lower fence than it has seen for the guest: the caller was paused, and another worker has taken over its job.
 Calls of optional abilities are in ``abilities``. docs/tutorials/drivers.md walks through an example.
 """
 
@@ -31,11 +31,12 @@ class HypervisorDriver(ABC):
     """The interface of the driver of one hypervisor type. A driver is a subclass; threads share its object.
 
     Attributes:
-        options_model: what ``from_options`` is given, declared.
+        options_model: the class of the options that ``from_options`` is given.
         abilities: the classes in ``bulkdeploy.drivers.abilities`` that the driver inherits; derived, not declared.
-        device_parameters: the parameters of disks and nics that it knows; others are refused before a job is made.
-        is_watched: hosts may fail: the sweeper looks (``look_at_hosts``).
-        guests_may_end: guests of watched hosts may end by themselves; False: looks need not tell of guests.
+        device_parameters: the parameters of disks and NICs that the driver knows. Calls with others are rejected.
+        is_watched: whether hosts may fail, so that the sweeper calls ``look_at_hosts``.
+        guests_may_end: whether guests of watched hosts may end by themselves. If False, ``look_at_hosts`` need not
+            return guests.
     """
 
     options_model: ClassVar[type[DriverOptions]] = DriverOptions
@@ -57,7 +58,7 @@ class HypervisorDriver(ABC):
     @classmethod
     @abstractmethod
     def from_options(cls, options: Any) -> Self:
-        """Make the driver, from an object of ``options_model``. Hosts need not answer at this moment."""
+        """Create the driver from an object of ``options_model``. Hosts need not answer at this moment."""
 
     def use_records(self, records: Records) -> None:
         """Set the records that the service stores for the driver. This is called once, before all other calls."""
@@ -70,7 +71,7 @@ class HypervisorDriver(ABC):
         If the host is already registered, its hardware is read again.
 
         Raises:
-            DriverError: nothing that can hold guests answers there.
+            DriverError: no hypervisor answers there.
         """
 
     def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
@@ -88,7 +89,7 @@ class HypervisorDriver(ABC):
         An error means that the host does not answer. HostDrained means that it answers and accepts no new guests.
 
         Raises:
-            DriverError: no host could be asked, for a reason that is not the hosts'.
+            DriverError: no host could be queried, for a reason that is not the hosts'.
         """
         del timeout_s
         guests = list(self.list_guests())
@@ -136,7 +137,7 @@ class HypervisorDriver(ABC):
         and is done once per pool. Nothing is done if the pool has the image.
 
         Raises:
-            DriverError: the pool does not have it.
+            DriverError: the pool does not have the image.
         """
 
     @abstractmethod
@@ -146,9 +147,9 @@ class HypervisorDriver(ABC):
         Volumes that are too small are enlarged.
 
         Raises:
-            DriverError: it does not run; parts of it may exist, ``ensure_absent`` removes them. Also when
-                the guest runs on another host: it is never made twice. Also when a volume with ``was_made`` is not
-                there: it is never made anew.
+            DriverError: the guest does not run. Parts of the guest may exist, which ``ensure_absent`` deletes. The
+                call also fails if the guest is on another host, so that it never runs twice, and if a volume with
+                ``was_made`` does not exist, because such a volume is never created again.
         """
 
     @abstractmethod
@@ -160,14 +161,14 @@ class HypervisorDriver(ABC):
         Its volumes are kept. A missing guest is no error.
 
         Raises:
-            DriverError: it may still run; ``power_of`` tells.
+            DriverError: the guest may still run. ``power_of`` returns whether it does.
         """
 
     def find_guest(self, guest_uuid: UUID) -> Sequence[Guest]:
         """Return every copy of one guest on any host. A guest that runs on two hosts is returned twice.
 
         Raises:
-            DriverError: a host could not be asked, so that it may be there as well.
+            DriverError: a host could not be queried, so the guest may be on that host as well.
         """
         return [guest for guest in self.list_guests() if guest.uuid == guest_uuid]
 
@@ -178,7 +179,7 @@ class HypervisorDriver(ABC):
         The guest's volumes and records are kept. A missing guest is no error.
 
         Raises:
-            DriverError: it may still run here.
+            DriverError: the guest may still run on this host.
         """
 
     @abstractmethod
@@ -188,7 +189,7 @@ class HypervisorDriver(ABC):
         After None, no call with a lower fence can start the guest here. The guest may start on another host.
 
         Raises:
-            DriverError: it cannot be seen now; or it is on another host.
+            DriverError: the power state cannot be read now, or the guest is on another host.
         """
 
     @abstractmethod
@@ -204,7 +205,7 @@ class HypervisorDriver(ABC):
         """Delete the guest and these volumes. If ``host`` is None, they are deleted wherever they are.
 
         Raises:
-            DriverError: something may be left.
+            DriverError: parts of the guest, or some of the volumes, may still exist.
         """
 
     @abstractmethod
@@ -212,7 +213,7 @@ class HypervisorDriver(ABC):
         """Delete a volume that no VM uses from a pool. A missing volume is no error.
 
         Raises:
-            DriverError: it may be left; a guest that was not stopped since may still use it.
+            DriverError: the volume may still exist, for example because a guest that was not stopped uses it.
         """
 
     def ensure_overcommit(
@@ -223,7 +224,7 @@ class HypervisorDriver(ABC):
         Unknown hosts are skipped. Hypervisors without such a limit do nothing.
 
         Raises:
-            DriverError: some may still promise what they did.
+            DriverError: some of the hosts may still have their previous ratios.
         """
         del host_uuids, cpu_overcommit, memory_overcommit, timeout_s
 
@@ -275,7 +276,7 @@ class HypervisorDriver(ABC):
         hosts by now, and nothing starts on the host during the call. The call may be repeated.
 
         Raises:
-            DriverError: the host cannot be asked, or a guest may still run there.
+            DriverError: the host cannot be queried, or a guest may still run there.
         """
         for guest_uuid in {guest.uuid for guest in self._guests_there(host, timeout_s)} - set(kept):
             fence = self._records.fences.highest(guest_uuid)
@@ -303,11 +304,19 @@ class HypervisorDriver(ABC):
 
     @abstractmethod
     def list_guests(self) -> Iterator[Guest]:
-        """Return every guest there is, in no order: the truth that the audit compares rows with."""
+        """List every guest that exists, in any order. The audit compares the rows of VMs with this list.
+
+        Raises:
+            DriverError: the list would be incomplete.
+        """
 
     @abstractmethod
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """Return every volume: (uuid, pool uuid, size in bytes)."""
+        """List every volume that exists, as its uuid, the uuid of its pool, and its size in bytes.
+
+        Raises:
+            DriverError: the list would be incomplete.
+        """
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
         """List every guest that can be read now, and add those that cannot to ``unseen`` with the reason.

@@ -3,20 +3,20 @@
 from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 
 ANY_HOST = "any host"
-"""Named in errors of calls that no single host is asked."""
+"""The host's name in errors of calls that are not for one host."""
 
 
 class DriverError(Exception):
     """Raised when a driver call fails. It contains the facts that an operator needs to act.
 
     Attributes:
-        step: what the hypervisor was doing: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
+        step: the step that failed: ``connect``, ``volume``, ``network``, ``boot``, ``stop``, ``delete``,
             ``migrate``, ``scale``, ``devices``, ``filter``, ``resize``, ``snapshot``, ``revert``, ``console``...
         host: the host's name.
-        reason: what the hypervisor said.
-        transient: True when the same call may succeed on the same host later. A start that fails, for good or
-            not, is tried on other hosts unless it is pinned.
-        unanswered: True when the hypervisor may have done it all the same.
+        reason: the hypervisor's message.
+        transient: True when the same call may succeed on the same host later. A start that fails is tried on other
+            hosts in either case, unless it is pinned.
+        unanswered: True when the hypervisor may have executed the call nevertheless.
         on_any_host: True when every other host would reject the call for the same reason. The VM is not tried on
             other hosts then.
     """

@@ -39,5 +39,5 @@ class CustomActions(Ability):
         ``host`` is the host that has the guest, or None if the guest does not run.
 
         Raises:
-            DriverError: it failed, or took too long (``unanswered``).
+            DriverError: the action failed. If it took too long, the error is ``unanswered``.
         """

@@ -19,8 +19,8 @@ class DeviceChanges(Ability):
         undoes a change that may have got to any point. The drive is not changed.
 
         Raises:
-            DriverError: it has these, those it had before or some of both, and volumes may have been made; or it
-                does not run there (transient False).
+            DriverError: the guest has its new devices, its previous ones, or some of both, and new volumes may
+                exist. If the guest does not run on the host, the error is not transient.
         """
 
 

@@ -37,7 +37,7 @@ def state_of(content: bytes, mode: int) -> FileState:
 
 
 LARGEST = 1 << 20
-"""Bytes of the largest file that hosts get; what is larger on a host is another one."""
+"""The largest size of files for hosts, in bytes. A larger file on a host counts as different."""
 
 
 class HostFiles(Ability):
@@ -52,7 +52,7 @@ class HostFiles(Ability):
         """Return the checksum and mode of these files on a host, by path. Missing files are omitted.
 
         Raises:
-            DriverError: the host does not answer, or one cannot be read.
+            DriverError: the host does not answer, or a file cannot be read.
         """
 
     @abstractmethod
@@ -60,5 +60,5 @@ class HostFiles(Ability):
         """Write a file to a host, replacing any file with the same path.
 
         Raises:
-            DriverError: it may have the file, the one before, or none.
+            DriverError: the host may have the new file, the previous one, or none.
         """

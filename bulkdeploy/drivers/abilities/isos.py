@@ -23,6 +23,6 @@ class IsoDrives(Ability):
         counts as a guest with an empty drive.
 
         Raises:
-            DriverError: the drive has this or what it had before; or there is no drive, or the guest does not run
-                there (transient False).
+            DriverError: the drive has its new content or its previous one. If the guest has no drive or does not
+                run on the host, the error is not transient.
         """

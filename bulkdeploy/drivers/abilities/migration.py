@@ -22,6 +22,5 @@ class LiveMigration(Ability):
         have got to any point.
 
         Raises:
-            DriverError: the migration failed. The guest still runs on one of the hosts, or on neither; then nothing
-                is moved, and the error is not transient.
+            DriverError: the migration failed. If the guest runs on neither host, the error is not transient.
         """

@@ -23,8 +23,8 @@ class VolumeResizing(Ability):
         guest does not run (``host`` is None), and the data beyond the new size is lost.
 
         Raises:
-            DriverError: it has this size or the one before, which ``size_of`` tells; or the guest does not run
-                where it must, or runs where it must not (transient False).
+            DriverError: the volume has its new size or its previous one; ``size_of`` returns which. If the guest
+                does not run where it must, or runs although it must not, the error is not transient.
         """
 
     @abstractmethod
@@ -34,7 +34,7 @@ class VolumeResizing(Ability):
         Afterwards, no ``ensure_resized`` with a lower fence can change the size.
 
         Raises:
-            DriverError: it cannot be seen now.
+            DriverError: the size cannot be read now.
         """
 
 

@@ -16,8 +16,9 @@ class LiveScaling(Ability):
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """Change the CPU and memory of a guest that runs on ``host`` to those of ``guest``, while it runs.
 
-        Nothing is done if it has them already.
+        Nothing is done if the guest has these sizes already.
 
         Raises:
-            DriverError: it has these or its old sizes; or it does not run there (transient False).
+            DriverError: the guest has its new sizes or its old ones. If the guest does not run on the host, the
+                error is not transient.
         """

@@ -24,8 +24,8 @@ class SecurityGroupFilters(Ability):
         the result.
 
         Returns:
-            The guests that have their rules now; others of them were started without, or do not run there.
+            The guests that have their current rules now. Others were started without rules, or do not run there.
 
         Raises:
-            DriverError: some may have their rules of before; it was tried for all.
+            DriverError: some of the guests may have their previous rules. All guests were tried.
         """

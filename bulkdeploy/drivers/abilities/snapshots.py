@@ -41,8 +41,8 @@ class Snapshots(Ability):
         MemorySnapshots or LiveSnapshots; a snapshot of one volume requires VolumeSnapshots.
 
         Raises:
-            DriverError: there may be parts of it, which ``ensure_snapshot_absent`` removes; or the guest does not
-                run where it must, or runs where it must not (transient False).
+            DriverError: parts of the snapshot may exist, which ``ensure_snapshot_absent`` deletes. If the guest
+                does not run where it must, or runs although it must not, the error is not transient.
         """
 
     @abstractmethod
@@ -55,8 +55,8 @@ class Snapshots(Ability):
         None, and the guest does not run.
 
         Raises:
-            DriverError: its volumes are what they were in the snapshot, before the call, or some of both, and one
-                that ran may run no more; or there is no such snapshot (transient False).
+            DriverError: each volume is as it was in the snapshot or as it was before the call, and a guest that
+                ran may have ended. If the snapshot does not exist, the error is not transient.
         """
 
     @abstractmethod
@@ -68,7 +68,7 @@ class Snapshots(Ability):
         A missing snapshot is no error. The guest and its other snapshots are not changed.
 
         Raises:
-            DriverError: parts of it may be left.
+            DriverError: parts of the snapshot may still exist.
         """
 
 

@@ -22,13 +22,13 @@ class StorageUnit:
     """A directory, mount, volume group or disk of one host.
 
     Attributes:
-        unit_type: ``dir``, ``nfs``, ``lvm-vg``, ``lvm-pv``, or as the hypervisor calls it.
-        name: what the host calls it, such as a path; of one type no two units of a host have the same.
-        size_bytes, used_bytes, free_bytes: in all, what is taken by whatever is there, and what is left for more.
-            Used and free add up to the size.
+        unit_type: ``dir``, ``nfs``, ``lvm-vg``, ``lvm-pv``, or the hypervisor's own name of the type.
+        name: the host's name of the unit, such as a path. It is unique among the host's units of this type.
+        size_bytes, used_bytes, free_bytes: the size, the space that any data takes, and the rest. Used and free
+            space add up to the size.
         is_allocatable: whether the hypervisor puts new data there.
-        is_healthy: whether it can be read and written, as far as the hypervisor knows.
-        pool_uuid: the primary storage pool that it is on this host; None: it is none of ours.
+        is_healthy: whether the unit can be read and written, as far as the hypervisor knows.
+        pool_uuid: the primary storage pool that the unit is on this host, or None if it is not a pool.
     """
 
     unit_type: str
@@ -60,14 +60,15 @@ class StorageUnits(Ability):
         """Return the storage units of a host without changing anything.
 
         Raises:
-            DriverError: it does not answer.
+            DriverError: the host does not answer.
         """
 
     def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
         """Allow or forbid new data on a storage unit that is no pool. Existing data is kept.
 
         Raises:
-            DriverError: it is as it was; or the hypervisor does not stop units of this type (transient False).
+            DriverError: the unit is unchanged. If the hypervisor cannot do this for units of its type, the error is
+                not transient.
         """
         del allocatable, timeout_s
         reason = f"its hypervisor cannot stop allocation on units of type {unit.unit_type}"
@@ -87,5 +88,5 @@ class StorageRepair(StorageUnits):
         only the hypervisor knows.
 
         Raises:
-            DriverError: it is as it was, such as where data of other guests is nowhere else.
+            DriverError: the unit is unchanged, for example because data of other guests has no copy elsewhere.
         """

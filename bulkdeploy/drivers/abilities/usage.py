@@ -19,5 +19,5 @@ class UsageFigures(Ability):
         """Return the usage of each of these hosts in their order, or the error of a host that does not answer.
 
         Raises:
-            DriverError: no host could be asked, for a reason that is not the hosts'.
+            DriverError: no host could be queried, for a reason that is not the hosts'.
         """

@@ -22,6 +22,6 @@ class VolumeTemplates(Ability):
         changed.
 
         Raises:
-            DriverError: parts of the template may be left, which the next call replaces; or the guest runs, or it
-                has no such volume (transient False).
+            DriverError: parts of the template may exist, which the next call replaces. If the guest runs or does
+                not have the volume, the error is not transient.
         """

@@ -71,7 +71,7 @@ class CloudStackDriver(
     GuestPasswords,
     HypervisorDriver,
 ):
-    """See the module."""
+    """The driver for one upstream CloudStack. Threads share the object."""
 
     options_model = CloudStackOptions
 

@@ -50,7 +50,7 @@ LOOK_SECONDS = 60.0
 
 
 class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
-    """See the module."""
+    """The driver for one executable of the Extension protocol. Threads share the object."""
 
     options_model = ExtensionOptions
 

@@ -44,7 +44,7 @@ LOOK_SECONDS = 60.0
 
 
 class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, TemplateVariants, BatchDriver):
-    """See the module."""
+    """The driver for one Ganeti cluster. Threads share the object."""
 
     options_model = GanetiOptions
     device_parameters = DEVICE_PARAMETERS

@@ -70,7 +70,7 @@ class IncusDriver(
     ShrinkingVolumes,
     HypervisorDriver,
 ):
-    """See the module."""
+    """The driver for one Incus cluster. Threads share the object."""
 
     options_model = IncusOptions
     is_watched = True
