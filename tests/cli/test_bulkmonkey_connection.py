@@ -89,7 +89,7 @@ def test_a_page_that_is_no_api_is_said_to_be_none(monkey: Monkey, recorded: Reco
     recorded.faults.append(("listZones", 200, "<html>welcome</html>"))
     done = monkey("list", "zones")
     assert done.status == 1
-    assert "not as the API does. Is the url that of a CloudStack API?" in done.err
+    assert "not with a response of the API. Is the url that of a CloudStack API?" in done.err
     assert len(recorded.requested("listZones")) == 1
 
 

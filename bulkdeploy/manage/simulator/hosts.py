@@ -5,7 +5,7 @@ from sqlalchemy import Engine
 from bulkdeploy.drivers.registry import DEFAULT
 from bulkdeploy.drivers.simulator.database import connect, ensure_database
 from bulkdeploy.drivers.simulator.inventory import SimulatedHost, sync_hosts
-from bulkdeploy.store.infrastructure.hosts import promising_hosts
+from bulkdeploy.store.infrastructure.hosts import hosts_with_limits
 from bulkdeploy.wiring.drivers import SIMULATOR, simulator_url
 from bulkdeploy.wiring.settings import Settings
 
@@ -29,7 +29,7 @@ def register_with_simulator(settings: Settings, engine: Engine) -> None:
                 memory_mib_limit=row.memory_mib_limit,
                 guests_limit=row.vms_limit,
             )
-            for row in promising_hosts(connection)
+            for row in hosts_with_limits(connection)
             if _is_simulated(settings, row.hypervisor)
         ]
     url = simulator_url(settings)

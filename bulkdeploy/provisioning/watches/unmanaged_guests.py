@@ -58,8 +58,10 @@ class UnmanagedGuests:
 
         def note(connection: Connection) -> set[UUID]:
             uuids = {guest.uuid for guest, _ in found}
-            noted = store.note_look(connection, uuids, addresses_of(found), began=began, was_complete=was_complete)
-            return noted - store.let_go_of(connection)
+            noted = store.record_unmanaged(
+                connection, uuids, addresses_of(found), began=began, was_complete=was_complete
+            )
+            return noted - store.guests_let_go(connection)
 
         unowned = frozenset(run_transaction(self._engine, note, Failpoint.SWEEP_UNMANAGED))
         if unowned - self._known:

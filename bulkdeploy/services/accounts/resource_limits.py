@@ -218,7 +218,7 @@ def _entry(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def holder_parameters(arguments: Arguments) -> HolderParameters:
-    """Return the parameters of a call that name a holder of limits."""
+    """Return the parameters ``account``, ``domainid`` and ``projectid`` of a call that reads or sets limits."""
     return HolderParameters(arguments.get("account"), arguments.get("domainid"), arguments.get("projectid"))
 
 

@@ -27,7 +27,7 @@ from bulkdeploy.store.auditing.audit import (
     unsettled_vms,
 )
 from bulkdeploy.store.database.engine import read_only
-from bulkdeploy.store.virtual_machines.unmanaged_instances import let_go_of
+from bulkdeploy.store.virtual_machines.unmanaged_instances import guests_let_go
 
 GUESTS_PROMISE = (
     "each Running VM has one guest, on the host and with the sizes in its row, and there are no other guests"
@@ -102,7 +102,7 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
     """
     every = list(drivers)
     with read_only(engine) as connection:
-        unsettled, let_go = unsettled_vms(connection), let_go_of(connection)
+        unsettled, let_go = unsettled_vms(connection), guests_let_go(connection)
     guests = _look_at_guests(engine, every, frozenset(unsettled), let_go)
     volumes = _look_at_volumes(engine, every, frozenset(unsettled), guests.volumes_let_go)
     compared = (guests.compared, guests.running, volumes.compared)
@@ -265,7 +265,7 @@ def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]
     """
     with read_only(engine) as connection:
         return Expectation(
-            unsettled=frozenset(unsettled_vms(connection)) | let_go_of(connection),
+            unsettled=frozenset(unsettled_vms(connection)) | guests_let_go(connection),
             guests={guest.uuid: guest for guest in expected_guests(connection, guest_uuids)},
             volumes={volume.uuid: volume for volume in expected_volumes(connection, volume_uuids)},
         )

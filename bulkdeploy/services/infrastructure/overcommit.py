@@ -12,7 +12,7 @@ from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.registry import NoDriverFor
 from bulkdeploy.services.system import System
 from bulkdeploy.store.database.engine import after_commit
-from bulkdeploy.store.infrastructure.clusters import PromisingCluster, promising_clusters
+from bulkdeploy.store.infrastructure.clusters import ClusterOvercommit, clusters_with_hosts
 
 
 def register_hosts(connection: Connection, system: System, clusters: Iterable[EntityRef]) -> None:
@@ -22,7 +22,7 @@ def register_hosts(connection: Connection, system: System, clusters: Iterable[En
     capacity; those starts are retried on other hosts. The call can be repeated to repair this. If a hypervisor does
     not respond, the call fails with ``ResourceUnavailable``, and the setting stays changed.
     """
-    for cluster in promising_clusters(connection, [ref.id for ref in clusters]):
+    for cluster in clusters_with_hosts(connection, [ref.id for ref in clusters]):
         try:
             driver = system.drivers.driver_for(cluster.hypervisor)
         except NoDriverFor:
@@ -30,7 +30,7 @@ def register_hosts(connection: Connection, system: System, clusters: Iterable[En
         after_commit(connection, partial(_tell, driver, cluster, system.driver_timeout_s))
 
 
-def _tell(driver: HypervisorDriver, cluster: PromisingCluster, timeout_s: float, _: object) -> None:
+def _tell(driver: HypervisorDriver, cluster: ClusterOvercommit, timeout_s: float, _: object) -> None:
     try:
         driver.ensure_overcommit(cluster.host_uuids, cluster.cpu, cluster.memory, timeout_s=timeout_s)
     except DriverError as error:

@@ -18,7 +18,7 @@ FILTERS: Filters = {
 
 
 def list_os_categories(connection: Connection, arguments: Arguments, paging: Paging) -> Page:
-    """Return one page of OS categories, ordered by id. Every category is featured."""
+    """Return one page of OS categories, ordered by id. Every category has ``isfeatured`` true."""
     category = os_categories.c
     query = select(category.uuid.label("id"), category.name, true().label("isfeatured")).order_by(category.id)
     if any(name in arguments for name in OF_IMAGES):

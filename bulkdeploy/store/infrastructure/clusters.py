@@ -129,8 +129,8 @@ def overcommit_of(connection: Connection, cluster_id: int) -> Mapping[str, Decim
 
 
 @dataclass(frozen=True, slots=True)
-class PromisingCluster:
-    """A cluster with live hosts, and its over-commit ratios."""
+class ClusterOvercommit:
+    """The over-commit ratios of a cluster with live hosts, and the uuids of these hosts."""
 
     name: str
     hypervisor: str
@@ -139,7 +139,7 @@ class PromisingCluster:
     host_uuids: Sequence[UUID]
 
 
-def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> list[PromisingCluster]:
+def clusters_with_hosts(connection: Connection, cluster_ids: Iterable[int]) -> list[ClusterOvercommit]:
     """Return the clusters out of ``cluster_ids`` that have live hosts, ordered by id."""
     cluster, host = clusters.c, hosts.c
     query = (
@@ -155,7 +155,7 @@ def promising_clusters(connection: Connection, cluster_ids: Iterable[int]) -> li
         .group_by(cluster.id)
         .order_by(cluster.id)
     )
-    return [PromisingCluster(*row) for row in connection.execute(query)]
+    return [ClusterOvercommit(*row) for row in connection.execute(query)]
 
 
 def write_overcommit(connection: Connection, factors: Mapping[EntityRef, Mapping[str, Decimal]]) -> None:

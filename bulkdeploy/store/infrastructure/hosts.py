@@ -128,7 +128,7 @@ read_learnt_hosts = reader(
 """All hosts, with what another cloud says of its own: what they have, and their states."""
 
 
-def promising_hosts(connection: Connection) -> list[Row[Any]]:
+def hosts_with_limits(connection: Connection) -> list[Row[Any]]:
     """Return every live host with its hardware (cores, MHz per core, MiB) and its limits in the ledger.
 
     The rows are ordered by the host's internal id.

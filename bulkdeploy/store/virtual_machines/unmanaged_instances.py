@@ -56,7 +56,7 @@ _NOTE_ADDRESSES = text(
 )
 
 
-def note_look(
+def record_unmanaged(
     connection: Connection,
     guests: Collection[UUID],
     addresses: Iterable[tuple[UUID, UUID, str]],
@@ -126,7 +126,7 @@ def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
     connection.execute(query, {"guests": list(guests)})
 
 
-def let_go_of(connection: Connection) -> set[UUID]:
+def guests_let_go(connection: Connection) -> set[UUID]:
     """Return the guests that run without a VM row on purpose, because unmanageVirtualMachine released them."""
     return set(connection.execute(text("SELECT guest_uuid FROM unmanaged_guests WHERE let_go")).scalars())
 

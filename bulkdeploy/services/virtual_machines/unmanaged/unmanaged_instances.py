@@ -111,7 +111,7 @@ def find_unmanaged(
     with reading() as connection:
         volumes = store.known_volumes(connection)  # what was made while drivers listed is known by now
         hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
-        let_go = store.let_go_of(connection)
+        let_go = store.guests_let_go(connection)
     copies = Counter(guest.uuid for guest, _ in guests)
     found = [
         UnmanagedGuest(
@@ -133,7 +133,7 @@ def note_unmanaged(connection: Connection, found: Unmanaged) -> None:
     """Reserve the addresses of unmanaged guests, so that no new VM gets them while the guests exist."""
     guests = [(one.guest, one.details) for one in found.guests]
     uuids = {guest.uuid for guest, _ in guests}
-    store.note_look(connection, uuids, addresses_of(guests), began=found.began, was_complete=True)
+    store.record_unmanaged(connection, uuids, addresses_of(guests), began=found.began, was_complete=True)
 
 
 def begin_removal(connection: Connection, found: Unmanaged) -> Removal:
