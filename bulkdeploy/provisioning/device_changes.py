@@ -104,7 +104,9 @@ class DeviceChange(VmSteps):
         """
         if is_tried_again(work, left):
             return pause(work, failure)
-        return self.failed(work, RESOURCE_UNAVAILABLE, f"{failure}. What its guest has now is not known: {left}")
+        return self.failed(
+            work, RESOURCE_UNAVAILABLE, f"{failure}. It is unknown which devices its guest has: {left}"
+        )
 
     def _write(self, connection: Connection, work: Assignment, key: str, value: Any) -> Assignment:
         """Write ``key`` and ``value`` into the job's progress, and return the VM's current assignment.

@@ -330,7 +330,7 @@ def finish(world: World, job: int, run_job: Callable[[int], None]) -> None:
         and "Its remains are unknown" not in ended.result
     ):
         repair(world, ended.instance_uuid)
-    if "What its guest has now is not known" in ended.result:
+    if "It is unknown which devices its guest has" in ended.result:
         world.done("stopVirtualMachine", id=ended.instance_uuid)
         world.done("startVirtualMachine", id=ended.instance_uuid)
     fleet.assert_intact()

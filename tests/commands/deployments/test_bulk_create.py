@@ -140,7 +140,7 @@ def test_maps_say_what_json_says(client: ApiClient, zone: Zone, parameters: Call
         ([{}, {"serviceofferingid": "nothing"}], {}, ("virtualmachines[1].serviceofferingid", "nothing")),
         ([{}, {"templateid": ""}], {}, ("virtualmachines[1].templateid",)),
         ([{"rootdisksize": "x"}], {}, ("virtualmachines[0].rootdisksize", "whole number")),
-        ([{}, {"flavour": "x"}], {}, ("virtualmachines[1].flavour", "no parameter with this name")),
+        ([{}, {"flavour": "x"}], {}, ("virtualmachines[1].flavour", "no such parameter")),
         ([{"zoneid": "x"}], {}, ("virtualmachines[0]", "zoneid", "beside the list")),
         ([{"ipaddress": "10.1.0.77", "count": 2}], {}, ("virtualmachines[0]", "address")),
         (

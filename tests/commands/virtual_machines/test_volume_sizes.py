@@ -196,7 +196,10 @@ def test_a_size_that_cannot_be_verified_stays_claimed(owned: Owned) -> None:
     owned.fleet.zone.change(TIME_IS_UP)
     owned.again()
     job = owned.poll(job["jobid"])
-    assert (job["jobstatus"], "Its remains are unknown" in job["jobresult"]["errortext"]) == (2, True)
+    assert (job["jobstatus"], "It is unknown which devices its guest has" in job["jobresult"]["errortext"]) == (
+        2,
+        True,
+    )
     owned.fleet.clear_faults()
     owned.patience_s = OPTIONS.driver_timeout_s
     for command in ("stopVirtualMachine", "startVirtualMachine"):
