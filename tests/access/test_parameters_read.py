@@ -40,6 +40,7 @@ WITHOUT_EFFECT = {
     "registerTemplate": {"bits"},
     "restartNetwork": {"cleanup"},
     "restoreVirtualMachine": {"expunge"},
+    "unmanageVirtualMachine": {"forced"},
     "updateIso": {"forceupdateostype"},
     "updateNetwork": {"forced"},
     "updateTemplate": {"forceupdateostype"},

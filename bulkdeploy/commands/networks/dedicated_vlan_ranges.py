@@ -33,13 +33,13 @@ RANGE = Response(
 
 
 def list_ranges(call: Call) -> Page:
-    """Return the dedicated VLAN ranges of all owners, or of the named owner.
+    """Return the dedicated VLAN ranges of the named owner, or else of all owners that the caller may see.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``visible``.
     """
     named = call.arguments.keys() & {"account", "domainid", "projectid"}
-    shown = visible(call) if named else Visibility()
+    shown = Visibility() if call.caller.is_root_admin and not named else visible(call)
     return store.list_ranges(call.connection, shown, call.arguments, paging(call))
 
 

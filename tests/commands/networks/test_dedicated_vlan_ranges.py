@@ -86,6 +86,22 @@ def test_a_range_must_be_free_and_part_of_the_physical_network(owned_world: Worl
     change(world, "updatePhysicalNetwork", ADMIN, id=on["physicalnetworkid"], vlan="100-103")
 
 
+def test_who_is_no_root_admin_sees_only_the_own_ranges(owned_world: World, wires: dict[str, Any]) -> None:
+    """Not even a role that allows the command shows ranges of other accounts."""
+    world, on = owned_world, {"physicalnetworkid": wires["physicalnetworkid"]}
+    for vlans, name in (("100-101", NEIGHBOUR), ("103-104", USER)):
+        change(world, "dedicateGuestVlanRange", ADMIN, vlanrange=vlans, **on, **owner(world, name))
+    named = {"rule": "listDedicatedGuestVlanRanges", "account": USER}
+    world.change(
+        "INSERT INTO role_rules (role_id, rule, permission, sort_order)"
+        " SELECT role_id, :rule, 'allow', -1 FROM accounts WHERE name = :account",
+        **named,
+    )
+    assert [row["account"] for row in world.rows("listDedicatedGuestVlanRanges", USER, **on)] == [USER]
+    assert len(world.rows("listDedicatedGuestVlanRanges", ADMIN, **on)) == 2
+    world.change("DELETE FROM role_rules WHERE rule = :rule AND sort_order = -1", rule=named["rule"])
+
+
 def test_a_requested_vlan_is_one_of_the_owner(owned_world: World, wires: dict[str, Any]) -> None:
     """Nobody else can request it, and an owner with free VLANs requests no other."""
     world, on = owned_world, {"physicalnetworkid": wires["physicalnetworkid"]}
