@@ -16,15 +16,37 @@ from pathlib import Path
 from subprocess import TimeoutExpired
 
 from bulkdeploy.embedded.processes import end_with_parent
+from bulkdeploy.manage.main import COMMANDS
 
 COMMAND = "bulkdeploy.manage.main"
 CELERY = "celery"
+FORKED_COMMANDS = (
+    "worker",
+    "sweeper",
+    "db",
+    "admin",
+    "inventory",
+    "audit",
+    "heal",
+    "report",
+    "follow",
+    "import",
+    "simulator",
+    "hosts",
+    "storage",
+    "check",
+    "unmanaged",
+)
+"""Subcommands that may be forked: those that serve no HTTP. An API server imports under its own environment, which
+tells the library of their metrics where to count.
+"""
 IMPORTED = [
     *("workers.app", "workers.sweeper", COMMAND, "celery.bin.celery", "celery.concurrency.prefork"),
-    *(f"bulkdeploy.manage.{name}" for name in ("admin", "audit", "database", "following", "inventory", "report")),
+    *sorted({COMMANDS[name][0].partition(":")[0] for name in FORKED_COMMANDS}),
 ]
-FORKED_COMMANDS = ("worker", "sweeper", "db", "admin", "inventory", "audit", "report", "follow")
-"""Of ``bulkdeploy``: all that serve no HTTP, whose figures want to be told where to count before all imports."""
+"""Modules that the process imports before it forks. A module that cannot be imported would be skipped silently, and
+each program would spend a second on its imports: tests/processes/test_forking.py imports them all.
+"""
 
 PATH = os.environ.get("PYTHONPATH")
 _context = multiprocessing.get_context("forkserver")
