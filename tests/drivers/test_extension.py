@@ -38,6 +38,7 @@ from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import L
 from bulkdeploy.wiring.driver_records import records_in
 from tests.drivers.fixed_directory import FixedDirectory, shared_pool
 from tests.drivers.vnc_server import vnc_server
+from tests.support.runs.waiting import PATIENCE_S
 
 SHELF = Path(__file__).with_name("extension_shelf.py")
 SIZES = "cores=16&mhz=2000&memory=65536"
@@ -317,12 +318,12 @@ def test_hosts_that_do_not_answer_are_told_from_a_program_that_is_gone(rig: Rig,
         rig.driver.look_at_hosts(rig.hosts, timeout_s=30)
 
 
-def checked(shelf: Path) -> tuple[list[str], str]:
-    """The actions that the check found right, and what it said of the one that was wrong."""
+def checked(shelf: Path, patience_s: float = PATIENCE_S) -> tuple[list[str], str]:
+    """Return the actions that the check found right, and what it reported of the one that was wrong."""
     options = ExtensionOptions.model_validate(
         {"executable": write_program(shelf), "details": {"shelf": str(shelf)}}
     )
-    needs = list(check_extension(URLS[0], options, None, patience_s=2.0))
+    needs = list(check_extension(URLS[0], options, None, patience_s))
     assert shelved(shelf) == {}
     wrong = [f"{need.name}: {need.found}" for need in needs if need.remedy is not None]
     return [need.name for need in needs if need.remedy is None], "".join(wrong)
@@ -357,4 +358,5 @@ def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
 def test_the_check_names_what_is_wrong(tmp_path: Path, action: str, how: str, says: str) -> None:
     """The action, what it did, and nothing is left of the guest."""
     fault(tmp_path, action, how)
-    assert checked(tmp_path)[1].startswith(says)
+    # Cleaning up may take long on a machine under load; only a program that hangs is to be killed soon.
+    assert checked(tmp_path, 2.0 if how == "hang" else PATIENCE_S)[1].startswith(says)

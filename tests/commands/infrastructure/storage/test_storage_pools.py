@@ -65,7 +65,7 @@ def test_a_pool_with_volumes_stays(cloud: Cloud, place: dict[str, str]) -> None:
     cloud.change("UPDATE storage_pools SET allocated_bytes = 8 WHERE uuid = :id", id=pool["id"])
     failure = cloud.refused("deleteStoragePool", id=pool["id"], forced="true")
     assert (failure.status, failure.cserrorcode) == (536, 4375)
-    assert "8 bytes are promised" in cloud.refused("updateStoragePool", id=pool["id"], capacitybytes=3).errortext
+    assert "8 bytes are claimed" in cloud.refused("updateStoragePool", id=pool["id"], capacitybytes=3).errortext
     assert cloud.make("updateStoragePool", id=pool["id"], capacitybytes=4)["disksizetotal"] == 4
     cloud.change("DELETE FROM storage_claims")
     cloud.change("UPDATE storage_pools SET allocated_bytes = 0 WHERE uuid = :id", id=pool["id"])
