@@ -123,12 +123,13 @@ def plan_balance(
     least_gain: float,
     most_sets: int = 10_000,
 ) -> BalancePlan:
-    """Return moves that lower the score by at least ``least_gain`` each.
+    """Return sets of moves that balance the hosts.
 
-    No move exceeds the limits of its destination.
+    Each move lowers the score of imbalance by at least ``least_gain``.
 
-    ``reach`` has a row per kind of VM and a column per host: whether VMs of that kind may run there. A host that
-    exceeds its limits already gets no VM.
+    No move exceeds the limits of its destination, and a host that already exceeds its limits gets no VM. ``reach``
+    has a row per kind of VM and a column per host: whether VMs of that kind may run there. At most ``most_moves``
+    moves in ``most_sets`` sets are returned.
 
     Raises:
         ValueError: ``least_gain`` is not positive, so the planning would not end.

@@ -16,7 +16,7 @@ class CapacityType(IntEnum):
 
 
 class CapacityLevel(IntEnum):
-    """The level over which capacity is added up."""
+    """The level at which capacity is summed: one result per zone, per pod or per cluster."""
 
     ZONE = 0
     POD = 1

@@ -105,7 +105,10 @@ class ZoneStorage:
 
 
 def share_zone(filling: Filling, capacity: Ints, zone: ZoneStorage, count: int) -> tuple[Ints, list[Grant]]:
-    """Return each open cluster's share of ``count`` VMs, and the zone-wide pools of their spilled disks."""
+    """Distribute at most ``count`` VMs over the open clusters. Return the number of VMs per cluster and the grants.
+
+    A grant names the zone-wide pools for disks that do not fit into a cluster's own pools.
+    """
     taken = np.zeros(len(capacity), dtype=np.int64)
     capacity = capacity.copy()
     free = zone.table.free[0].copy()

@@ -94,10 +94,13 @@ def deleted(connection: Connection, caller: Caller, provider: EntityRef) -> JobT
 def configure_element(
     connection: Connection, caller: Caller, key: str, cmd: str, element: EntityRef, *, enabled: bool
 ) -> JobTicket:
-    """Enable or disable the element of a network service provider; the job's result is the element.
+    """Enable or disable the element of a network service provider. The result of the returned job is the element.
+
+    ``key`` is the provider's type and the result's key, and ``cmd`` the class name of the command.
 
     Raises:
-        InvalidParameter: the provider was deleted, or is not of the type ``key``.
+        InvalidParameter: the element does not belong to a provider of the type ``key``, or the provider was
+            deleted.
     """
     names = ELEMENTS_BY_KEY[key]
     hold(connection, element)
