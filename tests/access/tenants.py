@@ -101,6 +101,9 @@ INSERT INTO affinity_groups (name, affinity_type, account_id, domain_id)
 INSERT INTO ssh_key_pairs (name, account_id, fingerprint, public_key)
     SELECT own, account_id, 'aa:bb', 'ssh-rsa x' FROM tenants;
 INSERT INTO instance_groups (name, account_id) SELECT own, account_id FROM tenants;
+INSERT INTO dedicated_vlan_ranges (physical_network_id, account_id, first_vlan, last_vlan)
+    SELECT p.id, t.account_id, 1000 + 10 * t.account_id, 1009 + 10 * t.account_id
+    FROM tenants t, physical_networks p WHERE p.name = 'guests';
 INSERT INTO annotations (annotation, entity_type, entity_uuid, account_id, user_id)
     SELECT g.name, 'INSTANCE_GROUP', g.uuid, g.account_id,
         coalesce((SELECT min(u.id) FROM users u WHERE u.account_id = g.account_id), (SELECT min(id) FROM users))

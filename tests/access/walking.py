@@ -65,6 +65,11 @@ BY_RULE = {
 SUFFIXES = {Entity.VIRTUAL_MACHINE: STOPPED, Entity.VOLUME: "-free", Entity.SNAPSHOT: "-of-volume"}
 """Which of a tenant's things is taken where a call does not want a certain one."""
 
+OF_ACCOUNTS = frozenset(
+    {Entity.JOB, Entity.DEPLOYMENT, Entity.BULK_OPERATION, Entity.EVENT, Entity.DEDICATED_VLAN_RANGE}
+)
+"""Kinds of things of accounts that have no name."""
+
 UNNAMED = {
     Entity.SNAPSHOT_POLICY: "snapshot_policies t JOIN volumes v ON v.id = t.volume_id"
     " WHERE v.name = :name || '-kept'",
@@ -264,7 +269,7 @@ def _select(entity: Entity, owner: str | None) -> str:
         tables, order = f"{tables} JOIN accounts a ON a.id = t.account_id", "t.id DESC"
         if entity is Entity.PROJECT:
             where.append("t.name = :name")
-        elif entity in (Entity.JOB, Entity.DEPLOYMENT, Entity.BULK_OPERATION, Entity.EVENT):
+        elif entity in OF_ACCOUNTS:
             where.append("a.name = :owner")
         else:
             of_project = ":suffix LIKE '%-project' AND a.name = :owner || '-project'"
