@@ -165,7 +165,7 @@ RANGE = {"startip": "192.0.2.10", "gateway": "192.0.2.1", "netmask": "255.255.25
             "createNetworkOffering",
             {**OFFERING, "supportedservices": "Dhcp", "serviceproviderlist[0].service": "Dhcp",
              "serviceproviderlist[0].provider": "Netscaler"},
-            "Dhcp is offered by",
+            "the providers of Dhcp are",
         ),
         ("createNetworkOffering", {**OFFERING, "guestiptype": "Shared", "specifyipranges": "false"}, "need spec"),
         ("createNetworkOffering", {**OFFERING, "forvpc": "true"}, "parameter forvpc: it is not supported"),
