@@ -301,11 +301,12 @@ class InsufficientAddresses(BulkDeployError):
 
 
 class InsufficientVlans(BulkDeployError):
-    """Raised when a physical network has no free VLAN for a network (533)."""
+    """Raised when a physical network has no VLAN that a network of the account may get (533)."""
 
     def __init__(self, physical_network: str, vlan_range: str) -> None:
         self.physical_network, self.vlan_range = physical_network, vlan_range
-        super().__init__(f"Physical network {physical_network} has no free VLAN: all of {vlan_range} are in use")
+        rule = f"each VLAN of {vlan_range} is in use, or its dedication excludes the account"
+        super().__init__(f"Physical network {physical_network} has no free VLAN: {rule}")
 
 
 class ResourceUnavailable(BulkDeployError):

@@ -54,6 +54,11 @@ class HypervisorDriver(ABC):
             )
         super().__init_subclass__()
         cls.abilities = abilities_of(cls)
+        if late := [
+            one.__name__ for one in cls.__mro__[cls.__mro__.index(HypervisorDriver) :] if one in cls.abilities
+        ]:
+            # Methods of HypervisorDriver would stand for those that the ability wants to have implemented.
+            raise TypeError(f"{cls.__name__} must name {', '.join(late)} before HypervisorDriver among its bases")
 
     @classmethod
     @abstractmethod

@@ -56,7 +56,7 @@ def choose_vlans(
     Raises:
         InvalidParameter, InvalidCombination: a requested VLAN is missing, malformed, in use or dedicated to another
         account, or the physical network is not in the zone.
-        InsufficientVlans: all VLANs of the range are in use.
+        InsufficientVlans: all VLANs that the owner may get are in use.
     """
     wanted = {given["physicalnetworkid"].id for given in batch if "physicalnetworkid" in given}
     zone_ids = {given["zoneid"].id for given in batch}

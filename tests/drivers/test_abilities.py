@@ -12,7 +12,9 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.drivers import abilities
 from bulkdeploy.drivers.abilities.ability import Ability, names_of
 from bulkdeploy.drivers.abilities.devices import DeviceChanges, HotPlugNics
+from bulkdeploy.drivers.abilities.guest_agents import GuestAgents
 from bulkdeploy.drivers.abilities.migration import LiveMigration
+from bulkdeploy.drivers.driver import HypervisorDriver
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.registry import ConfiguredDriver, Drivers
@@ -33,6 +35,12 @@ class Painting(Ability):
     @abstractmethod
     def ensure_painted(self, colour: str) -> str:
         """Paint a host."""
+
+
+def test_abilities_come_before_the_interface() -> None:
+    """Else methods of the interface would count as the ability's own."""
+    with pytest.raises(TypeError, match="Late must name GuestAgents before HypervisorDriver"):
+        type("Late", (HypervisorDriver, GuestAgents), {})
 
 
 class Painter(Painting, SimulatorDriver):

@@ -121,7 +121,7 @@ def test_a_pinned_vm_is_not_tried_elsewhere(fleet: Fleet, pin: dict[str, Any]) -
     fleet.run()
     (result,) = fleet.results()
     assert result["errorcode"] == 534
-    assert "pinned" in result["errortext"]
+    assert "bound to its place" in result["errortext"]
     fleet.assert_nothing_held()
 
 

@@ -110,7 +110,7 @@ def test_a_pinned_start_goes_there_or_nowhere(running: Fleet, do: Callable[..., 
     do(STOP)
     running.fault(Step.BOOT, host="a-2-1")
     assert do(START, host_id=host) is JobStatus.FAILED
-    assert "pinned" in running.results()[-1]["errortext"]
+    assert "bound to its place" in running.results()[-1]["errortext"]
     assert running.vms()[0].state == "Stopped"
     running.assert_intact()
 

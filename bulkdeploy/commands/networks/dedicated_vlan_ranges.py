@@ -25,7 +25,7 @@ RANGE = Response(
     (
         text("id", "the dedicated range"),
         text("guestvlanrange", "the first and the last VLAN of the range, such as 100-199"),
-        text("physicalnetworkid", "the physical network that has the VLANs"),
+        text("physicalnetworkid", "the physical network that has the VLANs", ROOT_ADMIN_ONLY),
         text("zoneid", "the zone of the physical network"),
         *OWNER_FIELDS,
     ),

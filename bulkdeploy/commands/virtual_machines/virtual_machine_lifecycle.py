@@ -138,7 +138,8 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command(
         name="rebootVirtualMachine",
-        description="Stops a running virtual machine and starts it again",
+        description="Stops a running virtual machine and starts it again. If its service offering is volatile, the"
+        " power is cut, and a new root disk replaces the old one.",
         handler=reboot_virtual_machine,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,

@@ -275,7 +275,7 @@ def _adoption(
                 return None
             found = id_of_named(connection, table, named)
             if len(found) != 1:
-                rule = "it must be the name or id of one of the {table}; if several have the name, use the id"
+                rule = f"it must be the name or id of one of the {table}; if several have the name, use the id"
                 raise click.UsageError(f"{option}: {len(found)} {table} have the name or id {named!r}: {rule}")
             return found[0]
 

@@ -46,10 +46,10 @@ def dedicate_range(
     owner = lock_owner(connection, caller, named)
     row = hold(connection, physical_network, "physicalnetworkid")
     first, last = _limits(written, row)
-    present = store.ranges_of(connection, [physical_network.id])
+    present = store.ranges_of(connection, [physical_network.id], lock=True)
     if any(one.first_vlan <= last and first <= one.last_vlan for one in present):
         raise InvalidParameter("vlanrange", written, "VLANs of the range are dedicated already")
-    for vlan, account_id in vlan_owners(connection, physical_network.id).items():
+    for vlan, account_id in vlan_owners(connection, physical_network.id):
         if first <= vlan <= last and account_id != owner.account_id:
             raise InvalidParameter("vlanrange", written, f"a network of another account has VLAN {vlan}")
     joined = [

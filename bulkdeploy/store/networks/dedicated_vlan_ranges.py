@@ -45,11 +45,17 @@ def list_ranges(connection: Connection, visibility: Visibility, arguments: Argum
     return fetch_page(connection, filtered(query, FILTERS, arguments), paging)
 
 
-def ranges_of(connection: Connection, physical_network_ids: Collection[int]) -> list[Row[Any]]:
-    """Return the dedicated VLAN ranges of physical networks, ordered by their first VLAN."""
+def ranges_of(
+    connection: Connection, physical_network_ids: Collection[int], *, lock: bool = False
+) -> list[Row[Any]]:
+    """Return the dedicated VLAN ranges of physical networks, ordered by their first VLAN.
+
+    If ``lock`` is true, no range can be released before the transaction ends.
+    """
     one = dedicated_vlan_ranges.c
     query = select(dedicated_vlan_ranges).where(id_in(one.physical_network_id, physical_network_ids))
-    return list(connection.execute(query.order_by(one.first_vlan)))
+    query = query.order_by(one.first_vlan)
+    return list(connection.execute(query.with_for_update() if lock else query))
 
 
 def insert_range(

@@ -184,13 +184,16 @@ def vlans_in_use(connection: Connection, zone_ids: Collection[int]) -> dict[tupl
     return found
 
 
-def vlan_owners(connection: Connection, physical_network_id: int) -> dict[int, int]:
-    """Return the accounts of live networks by their VLAN, for networks of a physical network."""
+def vlan_owners(connection: Connection, physical_network_id: int) -> set[tuple[int, int]]:
+    """Return pairs of the VLAN and the account of live networks of a physical network.
+
+    Several networks have the same VLAN if they were created with ``bypassvlanoverlapcheck``.
+    """
     network = networks.c
     query = select(network.vlan, network.account_id).where(
         network.physical_network_id == physical_network_id, network.removed.is_(None), network.vlan.is_not(None)
     )
-    return {int(vlan): account_id for vlan, account_id in connection.execute(query) if vlan.isdecimal()}
+    return {(int(vlan), account_id) for vlan, account_id in connection.execute(query) if vlan.isdecimal()}
 
 
 def range_of(network_id: int, subnet: Subnet) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """VLANs that are dedicated to accounts: who gets them, and what is refused while they are dedicated."""
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -11,8 +12,11 @@ ISOLATED = "DefaultIsolatedNetworkOfferingWithSourceNatService"
 
 
 @pytest.fixture
-def wires(owned_world: World) -> dict[str, Any]:
-    """The zone and the physical network of VLANs 100 to 104 and 110, in a new zone."""
+def wires(owned_world: World) -> Iterator[dict[str, Any]]:
+    """The zone and the physical network of VLANs 100 to 104 and 110, in a new zone.
+
+    Its networks are deleted afterwards: other tests limit how many an account has.
+    """
     world = owned_world
     name = f"wired {len(world.rows('listZones', ADMIN))}"
     servers = {"dns1": "10.0.0.3", "internaldns1": "10.0.0.3"}
@@ -20,7 +24,9 @@ def wires(owned_world: World) -> dict[str, Any]:
     made = change(world, "createPhysicalNetwork", ADMIN, zoneid=zone["id"], name=name, vlan="100-104,110")
     change(world, "updatePhysicalNetwork", ADMIN, id=made["id"], state="Enabled")
     change(world, "updateZone", ADMIN, id=zone["id"], allocationstate="Enabled")
-    return {"zoneid": zone["id"], "physicalnetworkid": made["id"]}
+    yield {"zoneid": zone["id"], "physicalnetworkid": made["id"]}
+    for network in world.rows("listNetworks", ADMIN, zoneid=zone["id"], listall=True):
+        change(world, "deleteNetwork", ADMIN, id=network["id"])
 
 
 def owner(world: World, name: str = USER) -> dict[str, str]:

@@ -27,6 +27,10 @@ OF_HYPERVISORS = {"importUnmanagedInstance", "listStorageUnits", "listUnmanagedI
 class _Nowhere:
     """A driver that reads off urls what hosts have, and may be asked for nothing that is done to VMs."""
 
+    def __init__(self, driver: type[HypervisorDriver]) -> None:
+        """Have the abilities of this class of drivers."""
+        self.abilities = driver.abilities
+
     def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
         """What the urls say."""
         del timeout_s
@@ -55,7 +59,7 @@ SIMULATED = Drivers(
         DEFAULT: ConfiguredDriver(
             "simulator",
             SimulatorDriver.abilities,
-            lambda: cast("HypervisorDriver", _Nowhere()),
+            lambda: cast("HypervisorDriver", _Nowhere(SimulatorDriver)),
             SimulatorDriver.device_parameters,
         )
     }
@@ -66,7 +70,7 @@ SIMULATED = Drivers(
 OF_CLOUDSTACK = Drivers(
     {
         DEFAULT: ConfiguredDriver(
-            "cloudstack", CloudStackDriver.abilities, lambda: cast("HypervisorDriver", _Nowhere())
+            "cloudstack", CloudStackDriver.abilities, lambda: cast("HypervisorDriver", _Nowhere(CloudStackDriver))
         )
     }
 )
