@@ -173,7 +173,7 @@ def test_overcommit_makes_room(fresh_world: World) -> None:
 
 def test_settings_are_for_root_admins(world: World) -> None:
     """A domain admin sees what can be set per account, and sets nothing that holds for all."""
-    of_accounts = ["allow.public.user.templates", "api.allowed.source.cidr.list"]
+    of_accounts = ["allow.public.user.templates", "api.allowed.source.cidr.list", "use.system.guest.vlans"]
     assert world.names("listConfigurations", DOMAIN_ADMIN) == of_accounts
     domain = world.id_of("domains", "acme")
     assert world.client(DOMAIN_ADMIN).call("listConfigurations", domainid=domain) == {}
