@@ -76,7 +76,7 @@ def test_it_keeps_to_one_vm_or_host(fleet: Fleet) -> None:
     run(fleet.settings, **{**ALL, "host": host})
     held = {row.consumer for row in fleet.zone.rows("SELECT consumer FROM host_claims")}
     assert {one.uuid, other.uuid} <= held < {vm.uuid for vm in fleet.vms()} | held | {None}
-    with pytest.raises(Exception, match="0 hosts 'nowhere'"):
+    with pytest.raises(Exception, match="0 hosts have the name or id 'nowhere'"):
         run(fleet.settings, **{**ALL, "host": "nowhere"})
     assert run(fleet.settings, **ALL) == HEALED
     fleet.assert_intact()
