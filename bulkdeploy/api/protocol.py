@@ -215,7 +215,7 @@ class BoundedProtocol(HttpToolsProtocol):
 
     @property
     def _answered(self) -> bool:
-        """Whether every earlier call on this connection has its answer."""
+        """Return whether every earlier call on this connection has its answer."""
         if self._reading is Reading.BODY:  # the newest cycle is the one that is being read
             return not self.pipeline
         return self.cycle is None or bool(self.cycle.response_complete)

@@ -46,7 +46,7 @@ class WireRequest:
 
     @property
     def wants_json(self) -> bool:
-        """Whether the answer is to be JSON; without ``response=json`` it is XML."""
+        """Return whether the answer is to be JSON; without ``response=json`` it is XML."""
         return self.parameters.get("response", "").lower() == "json"
 
 

@@ -73,7 +73,7 @@ class ApiRefused(CommandFailed):
 
     @property
     def passing(self) -> bool:
-        """Whether the error is temporary, so that the same request may succeed later."""
+        """Return whether the error is temporary, so that the same request may succeed later."""
         return self.http_status in WORTH_REPEATING
 
     def line(self) -> str:

@@ -125,7 +125,7 @@ class Listed:
 
     @property
     def is_whole(self) -> bool:
-        """Whether the list has as many rows as CloudStack counted."""
+        """Return whether the list has as many rows as CloudStack counted."""
         return len(self.rows) >= self.count
 
 

@@ -106,7 +106,7 @@ class Command:
 
     @property
     def is_async(self) -> bool:
-        """Whether the response is a job that the client polls (``isasync`` in listApis)."""
+        """Return whether the response is a job that the client polls (``isasync`` in listApis)."""
         return self.shape in (Shape.JOB, Shape.JOB_SUCCESS)
 
     @property

@@ -85,7 +85,7 @@ class Parameter:
 
     @property
     def is_secret(self) -> bool:
-        """Whether the value of the parameter must not occur in errors, logs, events and job results.
+        """Return whether the value of the parameter must not occur in errors, logs, events and job results.
 
         Its name decides.
         """

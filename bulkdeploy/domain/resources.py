@@ -29,7 +29,7 @@ class ResourceType(IntEnum):
 
     @property
     def counted_in_bytes(self) -> bool:
-        """Whether the resource is storage, which is counted in bytes although API calls limit it in GiB."""
+        """Return whether the resource is storage, which is counted in bytes although API calls limit it in GiB."""
         return self in (ResourceType.PRIMARY_STORAGE, ResourceType.SECONDARY_STORAGE)
 
     @property

@@ -103,22 +103,22 @@ class Instance:
 
     @property
     def mirrored(self) -> bool:
-        """Whether the instance has a secondary node."""
+        """Return whether the instance has a secondary node."""
         return self.template == "drbd"
 
     @property
     def is_local(self) -> bool:
-        """Whether the instance's disks take space of nodes."""
+        """Return whether the instance's disks take space of nodes."""
         return self.template in ON_NODES
 
     @property
     def movable(self) -> bool:
-        """Whether another node can run the instance with its disks."""
+        """Return whether another node can run the instance with its disks."""
         return self.template not in ("plain", "file")
 
     @property
     def uses_memory(self) -> bool:
-        """Whether memory is reserved for the instance, which holds unless it is marked offline."""
+        """Return whether memory is reserved for the instance, which holds unless it is marked offline."""
         return self.admin_state != "offline"
 
 

@@ -95,7 +95,7 @@ class Assignment:
 
     @property
     def host_is_off(self) -> bool:
-        """Whether the VM's host was declared off."""
+        """Return whether the VM's host was declared off."""
         return self.is_off(self.host)
 
     def is_off(self, host: HostAddress | None) -> bool:

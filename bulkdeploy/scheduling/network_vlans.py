@@ -17,7 +17,7 @@ from bulkdeploy.store.networks.network_changes import OfferingFacts
 from bulkdeploy.store.rows.filters import Arguments
 
 SHARE = "use.system.guest.vlans"
-"""Whether an account with dedicated VLANs gets other VLANs when its own are used up."""
+"""The setting that decides whether an account with dedicated VLANs gets other VLANs when its own are used up."""
 
 
 @dataclass(frozen=True, slots=True)

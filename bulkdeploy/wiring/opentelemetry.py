@@ -29,7 +29,7 @@ wait for the SDK's 10 s four times."""
 
 
 class OpenTelemetryRecorder:
-    """See ``tracing.Recorder``."""
+    """The recorder of traces that sends spans with OpenTelemetry's SDK."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("bulkdeploy", version("bulkdeploy"))
@@ -72,7 +72,7 @@ class OpenTelemetryRecorder:
 
 
 class OpenTelemetrySpan:
-    """See ``tracing.Span``."""
+    """A span of OpenTelemetry's SDK."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span

@@ -37,7 +37,7 @@ class Mirror(VncConsoles, SerialConsoles, SimulatorDriver):
         self.silent = False
 
     def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
-        """See VncConsoles."""
+        """Return a socket that repeats what is sent."""
         del timeout_s
         if self.silent:
             raise DriverError("console", host.name, f"nothing shows {guest_uuid}", transient=False)

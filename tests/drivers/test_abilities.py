@@ -58,7 +58,7 @@ def configured(driver: type[SimulatorDriver]) -> Drivers:
     """A driver for KVM that is never made."""
 
     def never() -> SimulatorDriver:
-        raise AssertionError("nobody connects to a hypervisor")
+        raise AssertionError("the test connected to a hypervisor")
 
     return Drivers({"KVM": ConfiguredDriver(driver.__name__, driver.abilities, never)})
 

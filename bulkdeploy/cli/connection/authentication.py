@@ -27,12 +27,12 @@ class Credentials:
 
     @property
     def signs(self) -> bool:
-        """Whether requests are signed with keys."""
+        """Return whether requests are signed with keys."""
         return bool(self.connection.apikey and self.connection.secretkey)
 
     @property
     def given(self) -> bool:
-        """Whether the profile names any credentials."""
+        """Return whether the profile names any credentials."""
         return self.signs or bool(self.connection.username)
 
     def begin(self, send: Send) -> None:

@@ -42,7 +42,7 @@ class ApiParameter:
 
     @property
     def names_entities(self) -> bool:
-        """Whether the parameter's value is an id, or a list of ids."""
+        """Return whether the parameter's value is an id, or a list of ids."""
         return self.type == "uuid" or (self.type == "list" and self.name.endswith("ids"))
 
 

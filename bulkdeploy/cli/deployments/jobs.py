@@ -32,7 +32,7 @@ class Progress:
 
     @property
     def finished(self) -> bool:
-        """Whether all jobs of the batch have ended."""
+        """Return whether all jobs of the batch have ended."""
         return self.total > 0 and self.done >= self.total
 
 
@@ -47,7 +47,7 @@ class Failure:
 
     @property
     def cancelled(self) -> bool:
-        """Whether the job was cancelled on purpose. The API counts such jobs as failed and names the reason."""
+        """Return whether the job was cancelled. The API counts cancelled jobs as failed and names the reason."""
         return "cancelled" in self.reason.lower()
 
     @classmethod

@@ -58,7 +58,7 @@ class Progress:
 
     @property
     def is_over(self) -> bool:
-        """Whether the progress can no longer change."""
+        """Return whether the progress can no longer change."""
         return self.queued + self.running == 0
 
     @property

@@ -28,5 +28,5 @@ class PowerAction(StrEnum):
 
     @property
     def is_repeatable(self) -> bool:
-        """Whether a repetition of the action has no further effect."""
+        """Return whether a repetition of the action has no further effect."""
         return self in (PowerAction.ON, PowerAction.OFF, PowerAction.STATUS)

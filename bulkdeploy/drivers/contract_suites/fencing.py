@@ -12,7 +12,7 @@ from bulkdeploy.drivers.abilities.migration import LiveMigration
 from bulkdeploy.drivers.abilities.resizing import GrowingVolumes
 from bulkdeploy.drivers.abilities.scaling import LiveScaling
 from bulkdeploy.drivers.abilities.snapshots import MemorySnapshots, Snapshots, SnapshotSpec
-from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of
+from bulkdeploy.drivers.contract_suites.subjects import Caller, Rig, guests_of, require
 from bulkdeploy.drivers.errors import DriverError, StaleFence
 
 
@@ -48,8 +48,7 @@ class FencingContract:
 
     def test_a_stopped_guest_is_not_reverted_by_who_comes_late(self, rig: Rig) -> None:
         """Nor is a snapshot of it taken or removed."""
-        if Snapshots not in rig.driver.abilities:
-            pytest.skip("the driver declares no snapshots, so there is none to protect by fences")
+        require(rig, Snapshots)
         guest, late, snapshot = (
             rig.new_guest(),
             Caller(rig.driver, fence=4, timeout_s=rig.patience_s),

@@ -6,7 +6,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from bulkdeploy.drivers.abilities.ability import Ability, names_of
 from bulkdeploy.drivers.abilities.migration import LiveMigration
 from bulkdeploy.drivers.abilities.snapshots import (
     LiveSnapshots,
@@ -16,7 +15,14 @@ from bulkdeploy.drivers.abilities.snapshots import (
     VolumeSnapshots,
 )
 from bulkdeploy.drivers.abilities.volumes import DataVolumes
-from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of, volume_uuids
+from bulkdeploy.drivers.contract_suites.subjects import (
+    AbilityContract,
+    Caller,
+    Rig,
+    guests_of,
+    require,
+    volume_uuids,
+)
 from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import GuestSpec, PowerState
 
@@ -44,13 +50,6 @@ class Contents:
 def of_volumes() -> SnapshotSpec:
     """Return a snapshot without memory that was not taken yet."""
     return SnapshotSpec(uuid4(), with_memory=False)
-
-
-def require(rig: Rig, *abilities: type[Ability]) -> None:
-    """Skip what the hypervisor is not able to do."""
-    missing = set(abilities) - rig.driver.abilities
-    if missing:
-        pytest.skip(f"it has no {', '.join(names_of(frozenset(missing)))}")
 
 
 class SnapshotContract(AbilityContract, of=Snapshots):

@@ -6,7 +6,9 @@ from itertools import count
 from typing import ClassVar
 from uuid import UUID, uuid4
 
-from bulkdeploy.drivers.abilities.ability import Ability
+import pytest
+
+from bulkdeploy.drivers.abilities.ability import Ability, names_of
 from bulkdeploy.drivers.abilities.devices import DeviceChanges
 from bulkdeploy.drivers.abilities.isos import IsoDrives
 from bulkdeploy.drivers.abilities.migration import LiveMigration
@@ -214,3 +216,10 @@ class AbilityContract:
         if of is not None:
             AbilityContract.suites[cls] = of
         super().__init_subclass__()
+
+
+def require(rig: Rig, *abilities: type[Ability]) -> None:
+    """Skip the test if the driver lacks one of the abilities that the test needs."""
+    missing = set(abilities) - rig.driver.abilities
+    if missing:
+        pytest.skip(f"the driver has no {', '.join(names_of(frozenset(missing)))}")

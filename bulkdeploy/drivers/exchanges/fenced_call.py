@@ -38,7 +38,7 @@ class FencedCall:
 
     @property
     def is_over(self) -> bool:
-        """Whether the time of the call has run out."""
+        """Return whether the time of the call has run out."""
         return time.monotonic() > self.end
 
     def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:

@@ -23,7 +23,7 @@ STEPS = {
     "activity": "look",
     "getconsole": "console",
 }
-"""What errors call an action; others by their own names."""
+"""The steps that errors name for actions. An action that is not listed is named by itself."""
 
 
 class Made(StrEnum):

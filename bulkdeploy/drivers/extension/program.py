@@ -43,7 +43,7 @@ class Program:
 
     @property
     def is_there(self) -> bool:
-        """Whether the program exists and this process may run it."""
+        """Return whether the program exists and this process may run it."""
         return os.access(self.path, os.X_OK)
 
     def run(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> Mapping[str, Any]:

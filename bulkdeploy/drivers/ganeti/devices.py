@@ -22,7 +22,7 @@ MODES = {"ovs": "openvswitch"}
 DEVICE_PARAMETERS: Mapping[Device, frozenset[str]] = MappingProxyType(
     {Device.DISK: frozenset(get_args(DiskParameter)), Device.NIC: frozenset({"mode", "link", "vlan", "network"})}
 )
-"""See HypervisorDriver. Sizes, names and addresses are not the caller's to say."""
+"""The parameters of disks and NICs that calls may set. The service sets sizes, names and addresses itself."""
 
 
 class NoRoute(Exception):

@@ -83,17 +83,17 @@ class Instance:
 
     @property
     def runs(self) -> bool:
-        """Whether the instance has processes."""
+        """Return whether the instance has processes."""
         return self.status in RUNNING
 
     @property
     def is_seen(self) -> bool:
-        """Whether the instance's member reported its state."""
+        """Return whether the instance's member reported its state."""
         return self.status not in UNSEEN
 
     @property
     def is_gated(self) -> bool:
-        """Whether the instance is prevented from being started."""
+        """Return whether the instance is prevented from being started."""
         return GATE in self.devices
 
     @property

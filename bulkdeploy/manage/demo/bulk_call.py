@@ -29,7 +29,7 @@ class Progress:
 
     @property
     def done(self) -> bool:
-        """Whether all jobs have ended."""
+        """Return whether all jobs have ended."""
         return self.queued == self.running == 0
 
 

@@ -42,7 +42,7 @@ class NotReady(ServerFailed):
 
 
 class Stack:
-    """All processes of the service on this machine, with their supervisor.
+    """The processes of the service on this machine, with their supervisor.
 
     ``settings`` contains the addresses of all servers after ``start`` has returned. Hypervisors are simulated
     unless the settings name drivers.

@@ -49,7 +49,7 @@ def vlan_of_new(world: World, wires: dict[str, Any], by: str) -> str:
 def test_new_networks_of_an_account_get_its_vlans_and_those_of_others_do_not(
     owned_world: World, wires: dict[str, Any]
 ) -> None:
-    """Its own come first and then, unless the setting forbids it, those of nobody; released ones are anybody's."""
+    """Dedicated VLANs come first, then VLANs that are not dedicated, unless the setting forbids these."""
     world, on = owned_world, {"physicalnetworkid": wires["physicalnetworkid"]}
     made = change(world, "dedicateGuestVlanRange", ADMIN, vlanrange="100-101", **on, **owner(world, NEIGHBOUR))
     assert (made["account"], made["guestvlanrange"], made["zoneid"]) == (NEIGHBOUR, "100-101", wires["zoneid"])
@@ -109,7 +109,7 @@ def test_who_is_no_root_admin_sees_only_the_own_ranges(owned_world: World, wires
 
 
 def test_a_requested_vlan_is_one_of_the_owner(owned_world: World, wires: dict[str, Any]) -> None:
-    """Nobody else can request it, and an owner with free VLANs requests no other."""
+    """Other accounts cannot request a dedicated VLAN. An owner with free dedicated VLANs cannot request another."""
     world, on = owned_world, {"physicalnetworkid": wires["physicalnetworkid"]}
     name = f"requested {wires['zoneid']}"
     offering = change(

@@ -289,7 +289,7 @@ def test_bad_nics_are_refused_by_name(owned_world: World) -> None:
 
 @pytest.mark.parametrize(("offering", "vlan"), [(L2, "801"), (ISOLATED, "802")])
 def test_a_network_is_allocated_until_it_has_a_vm(owned_world: World, offering: str, vlan: str) -> None:
-    """It is Implemented with its first VM; networks of persistent offerings and shared ones are set up at once."""
+    """A network is Implemented with its first VM. Shared and persistent networks are Implemented at once."""
     world = owned_world
 
     def seen(network: str) -> tuple[str, bool]:

@@ -84,7 +84,7 @@ class ScreenDriver(VncConsoles, SimulatorDriver):
         self._screen = screen
 
     def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
-        """See VncConsoles."""
+        """Return a connection to the screen of all guests."""
         del host, guest_uuid, timeout_s
         return self._screen.open()
 

@@ -64,7 +64,7 @@ class Networks:
 
     @property
     def can_filter(self) -> bool:
-        """Whether the configured kind of network supports filters. libvirt filters packets on bridges only."""
+        """Return whether libvirt can filter packets of the configured kind of network: on bridges only."""
         return self._calls.options.network not in UNFILTERED
 
     def ensure_filter(self, call: HostCall, guest: GuestSpec) -> bool:

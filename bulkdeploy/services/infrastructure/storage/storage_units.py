@@ -53,7 +53,7 @@ class SeenUnit:
 
     @property
     def is_healthy(self) -> bool:
-        """Whether the unit can be used. A unit of a host that does not respond is not healthy."""
+        """Return whether the unit can be used. A unit of a host that does not respond is not healthy."""
         return self.unit is not None and self.unit.is_healthy
 
 
