@@ -10,6 +10,7 @@ def ground(world: World) -> dict[str, Cases]:
     zone, pod = world.id_of("zones", "for-rivals"), world.id_of("pods", "pod-a")
     network = world.id_of("networks", "customers-wide")
     public = world.scalar("SELECT uuid::text FROM ip_ranges WHERE network_id IS NULL")
+    number, zone_number = world.scalar("SELECT ARRAY[id, zone_id] FROM physical_networks WHERE name = 'far-wires'")
     return {
         "listPhysicalNetworks": {
             "id": equal("id", physical),
@@ -37,8 +38,8 @@ def ground(world: World) -> dict[str, Cases]:
         "listDedicatedGuestVlanRanges": {
             "id": equal("id", world.scalar("SELECT uuid::text FROM dedicated_vlan_ranges WHERE first_vlan = 4010")),
             "guestvlanrange": equal("guestvlanrange", "4000-4009"),
-            "physicalnetworkid": equal("physicalnetworkid", physical),
-            "zoneid": equal("zoneid", zone),
+            "physicalnetworkid": equal("physicalnetworkid", physical, shown=number),
+            "zoneid": equal("zoneid", zone, shown=zone_number),
             "domainid": equal("domainid", world.id_of("domains", "rivals")),
             "keyword": word("4010", "guestvlanrange"),
         },

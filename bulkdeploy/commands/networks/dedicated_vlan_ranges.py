@@ -9,7 +9,7 @@ from bulkdeploy.commands.paging import paging
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import PAGING, PROJECT
 from bulkdeploy.declare.parameters import string, uuid
-from bulkdeploy.declare.response_fields import OWNER_FIELDS, text
+from bulkdeploy.declare.response_fields import OWNER_FIELDS, large_number, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import INFRASTRUCTURE_ADMINS, ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
@@ -25,8 +25,9 @@ RANGE = Response(
     (
         text("id", "the dedicated range"),
         text("guestvlanrange", "the first and the last VLAN of the range, such as 100-199"),
-        text("physicalnetworkid", "the physical network that has the VLANs", ROOT_ADMIN_ONLY),
-        text("zoneid", "the zone of the physical network"),
+        # Numbers, as in CloudStack: typed clients reject a response with a uuid in these fields.
+        large_number("physicalnetworkid", "the internal number of the physical network", ROOT_ADMIN_ONLY),
+        large_number("zoneid", "the internal number of the physical network's zone", ROOT_ADMIN_ONLY),
         *OWNER_FIELDS,
     ),
 )

@@ -10,7 +10,6 @@ from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filt
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_page
 from bulkdeploy.store.rows.visibility import Visibility, owner_columns, with_owner
 from bulkdeploy.store.tables.networks import dedicated_vlan_ranges, physical_networks
-from bulkdeploy.store.tables.topology import zones
 
 RANGE = cast(dedicated_vlan_ranges.c.first_vlan, Text) + "-" + cast(dedicated_vlan_ranges.c.last_vlan, Text)
 
@@ -30,14 +29,14 @@ def list_ranges(connection: Connection, visibility: Visibility, arguments: Argum
         select(
             one.uuid.label("id"),
             RANGE.label("guestvlanrange"),
-            physical.uuid.label("physicalnetworkid"),
-            zones.c.uuid.label("zoneid"),
+            physical.id.label("physicalnetworkid"),
+            physical.zone_id.label("zoneid"),
             *owner_columns(),
         )
         .select_from(
-            with_owner(dedicated_vlan_ranges, one.account_id)
-            .join(physical_networks, physical.id == one.physical_network_id)
-            .join(zones, zones.c.id == physical.zone_id)
+            with_owner(dedicated_vlan_ranges, one.account_id).join(
+                physical_networks, physical.id == one.physical_network_id
+            )
         )
         .where(visibility.condition())
         .order_by(one.id)
