@@ -26,7 +26,6 @@ from bulkdeploy.store.whereabouts import Whereabouts
 from bulkdeploy.wiring.settings import Settings
 from tests.support.processes.programs import BULKDEPLOY, program
 from tests.support.runs.waiting import PATIENCE_S
-from tests.support.zones.vms import deployed_vm
 from tests.support.zones.world import World
 
 KEY = b"0123456789abcdef0123456789abcdef01234567\n"
@@ -52,7 +51,7 @@ def served(reader: Reader) -> Iterator[tuple[str, int]]:
 @pytest.fixture(scope="module")
 def placed_vm(world: World) -> dict[str, Any]:
     """A VM that runs on a host, with what is known of it."""
-    uuid = deployed_vm(world, "confd-vm")
+    uuid = world.id_of("virtual_machines", "acme-1")
     with world.engine.connect() as connection:
         return dict(
             connection.execute(

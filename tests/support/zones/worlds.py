@@ -48,9 +48,27 @@ def populated_database(request: pytest.FixtureRequest, postgres_url: str, bare_d
 
 @pytest.fixture(scope="session")
 def world(request: pytest.FixtureRequest, populated_database: str) -> Iterator[World]:
-    """The world that tests read and never change."""
+    """The world that tests read and never change: the run fails at its end if one of them did."""
     with open_world(request, populated_database) as made:
+        before = _named_rows(made)
         yield made
+        after = _named_rows(made)
+        assert after == before, f"tests changed the world of all tests: {sorted(after ^ before)}"
+
+
+def _named_rows(world: World) -> set[tuple[str, str]]:
+    """The names in each table that has names."""
+    with world.engine.connect() as connection:
+        tables = connection.scalars(
+            text(
+                "SELECT table_name FROM information_schema.columns JOIN information_schema.tables"
+                " USING (table_schema, table_name) WHERE table_schema = 'public' AND column_name = 'name'"
+                " AND table_type = 'BASE TABLE'"
+            )
+        ).all()
+        return {
+            (table, str(name)) for table in tables for name in connection.scalars(text(f"SELECT name FROM {table}"))
+        }
 
 
 @pytest.fixture
