@@ -41,8 +41,8 @@ run: setup ## Run the whole service until Ctrl-C, with a sample zone; data stays
 demo: setup ## Start everything, deploy 200 VMs with one call, show where they went, stop; DRIVER=libvirt: 12 real guests
 	@$(if $(filter libvirt,$(DRIVER)),tests/kvm/run.sh $(BIN)/python -m tests.kvm.demo,$(BIN)/bulkdeploy demo)
 
-test: setup ## Run the tests, on real PostgreSQL, Valkey, HTTP and Celery; TESTS= runs some
-	@$(PYTEST) $(or $(TESTS),-m 'not long')
+test: setup ## Run the tests, on real PostgreSQL, Valkey, HTTP and Celery; TESTS= runs some. Rules of the code: make check
+	@$(PYTEST) $(or $(TESTS),-m 'not long' --ignore=tests/architecture)
 
 test-long: setup ## Run the tests that take longest: workers that die anywhere, walks over all commands, upgrades, a trial of chaos
 	@$(PYTEST) -m long
@@ -145,7 +145,7 @@ test-marvin: setup ## Run CloudStack's integration tests of the checkout CLOUDST
 test-systemd: setup ## Run the units of config/systemd on a systemd of its own, as the guide says, and kill their programs
 	@$(BIN)/python -m tests.systemd
 
-check: setup ## Format, lint, types, import contracts, generated files, the row of migrations, manifests for Kubernetes
+check: setup ## Format, lint, types, import contracts, generated files, rules of code and texts (tests/architecture), manifests for Kubernetes
 	$(BIN)/ruff format --check
 	$(BIN)/ruff check
 	$(BIN)/mypy
@@ -153,7 +153,7 @@ check: setup ## Format, lint, types, import contracts, generated files, the row 
 	$(BIN)/python -m bulkdeploy.manage.generate --check
 	$(BIN)/python -m tests.compatibility.page --check
 	$(BIN)/python -m tests.marvin.results --check
-	$(BIN)/python -m pytest -q -p no:cacheprovider tests/architecture/test_migration_order.py
+	$(BIN)/python -m pytest -q -p no:cacheprovider -m 'not long' tests/architecture
 	$(BIN)/kubernetes-validate --strict --quiet --no-warn $(MANIFESTS)
 
 format: setup ## Format the code and mend what can be mended
