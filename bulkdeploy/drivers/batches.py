@@ -1,7 +1,7 @@
-"""Drivers that send many calls at once, for hypervisors whose requests can contain several operations.
+"""Drivers that send many calls in one request, for hypervisors whose requests can contain several operations.
 
-The worker sends calls together that gather while others are under way; a driver that is no ``BatchDriver`` gets
-each call by itself, from a thread of its own.
+While requests are under way, the worker collects further calls and sends them together. For a driver that is not a
+``BatchDriver``, the worker makes each call separately, in a thread of its own.
 """
 
 from abc import abstractmethod
@@ -18,7 +18,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 @dataclass(frozen=True, slots=True)
 class StartCall:
-    """A call of ``ensure_running``."""
+    """The arguments of one call of ``ensure_running``."""
 
     host: HostAddress
     guest: GuestSpec
@@ -26,13 +26,13 @@ class StartCall:
 
     @property
     def guest_uuid(self) -> UUID:
-        """The guest's uuid, under the same name as in other calls."""
+        """The guest's uuid, so that all types of calls have an attribute of this name."""
         return self.guest.uuid
 
 
 @dataclass(frozen=True, slots=True)
 class StopCall:
-    """A call of ``ensure_stopped``."""
+    """The arguments of one call of ``ensure_stopped``."""
 
     host: HostAddress
     guest_uuid: UUID
@@ -42,7 +42,7 @@ class StopCall:
 
 @dataclass(frozen=True, slots=True)
 class RemoveCall:
-    """A call of ``ensure_absent``."""
+    """The arguments of one call of ``ensure_absent``."""
 
     host: HostAddress | None
     guest_uuid: UUID
@@ -54,21 +54,29 @@ GuestCall = StartCall | StopCall | RemoveCall
 
 
 def host_name(call: GuestCall) -> str:
-    """Return the call's host, as errors name it."""
+    """Return the name of the call's host for error messages, or ANY_HOST if the call has no host."""
     return ANY_HOST if call.host is None else call.host.name
 
 
 Answer = Callable[[], None]
-"""Waits until one call of a batch has ended: returns, or raises the call's own DriverError. Called once."""
+"""A function that waits until one call of a batch has ended.
+
+The function returns if the call succeeded and raises the call's own DriverError if the call failed. The function is
+called once.
+"""
 
 
 class BatchDriver(HypervisorDriver):
-    """A driver whose hypervisor accepts many calls at once. Its method ``begin`` implements three methods for it.
+    """A driver whose hypervisor accepts many calls at once.
+
+    A subclass implements ``begin``.
+
+    ``ensure_running``, ``ensure_stopped`` and ``ensure_absent`` are implemented by calls of ``begin``.
 
     Attributes:
-        largest_batch: most calls that ``begin`` is given.
-        gathering_s: how long a call that comes alone waits for others, in seconds: for hypervisors to which a
-            request costs far more than that.
+        largest_batch: the largest number of calls that one call of ``begin`` receives.
+        gathering_s: the seconds that a single call waits for other calls before the batch is sent. A value above 0
+            is for hypervisors whose requests take much longer than this time.
     """
 
     largest_batch: ClassVar[int] = 100
@@ -84,8 +92,8 @@ class BatchDriver(HypervisorDriver):
         hypervisor received the calls and did not respond, each answer raises a DriverError that is ``unanswered``.
 
         Args:
-            calls: at least one.
-            timeout_s: how long each call may take, telling and waiting together.
+            calls: at least one call.
+            timeout_s: the time that each call may take in seconds, including sending and waiting.
         """
 
     def ensure_running(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
@@ -116,10 +124,10 @@ class BatchDriver(HypervisorDriver):
 
 
 def make_call(driver: HypervisorDriver, call: GuestCall, timeout_s: float) -> None:
-    """Make one call without a batch, with any driver.
+    """Make one call with any driver, without a batch.
 
     Raises:
-        DriverError: it failed.
+        DriverError: the call failed.
     """
     match call:
         case StartCall(host, guest, fence):

@@ -20,11 +20,11 @@ CLOUD_CONFIG = "#cloud-config\n"
 
 
 def network_config(nics: Sequence[NicSpec], names: Mapping[UUID, str] | None = None) -> dict[str, Any]:
-    """Return the network configuration of a guest with these nics.
+    """Return the network configuration of a guest with these NICs, as cloud-init reads it.
 
     Args:
-        nics: The nics in order. cloud-init finds each interface by its MAC address and calls it eth0, eth1, ...
-        names: The names of the interfaces by the uuids of their nics, if the hypervisor itself names them, as for
+        nics: The NICs in order. cloud-init finds each interface by its MAC address and calls it eth0, eth1, ...
+        names: The names of the interfaces by the uuids of their NICs, if the hypervisor itself names them, as for
             containers. cloud-init then finds the interfaces by name: netplan before 0.107 compares a MAC address
             with the permanent one, which the interface of a container does not have.
     """
@@ -39,7 +39,7 @@ def network_config(nics: Sequence[NicSpec], names: Mapping[UUID, str] | None = N
 
 
 def _subnet(nic: NicSpec) -> dict[str, Any]:
-    """Return the address, default gateway and name servers of a nic; a nic without an address of ours uses DHCP."""
+    """Return the address, gateway and name servers of a NIC. A NIC without an assigned address uses DHCP."""
     if nic.ip_address is None or nic.netmask is None:
         return {"type": "dhcp4"}
     subnet: dict[str, Any] = {

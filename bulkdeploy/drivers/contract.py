@@ -1,8 +1,11 @@
-"""The contract of drivers as pytest classes to subclass, as docs/tutorials/drivers.md shows. It needs pytest.
+"""The contract of drivers as pytest classes, which the tests of a driver inherit.
 
-``DriverContract`` and ``HostContract`` are for every driver, ``BatchContract`` for those that
-take batches, ``FencingContract`` for hypervisors that check fences, ``CapacityContract`` for those that refuse
-guests for which they have no memory; each of the others is for an ability.
+This module needs pytest.
+
+docs/tutorials/drivers.md shows how. Every driver inherits ``DriverContract`` and ``HostContract``.
+``BatchContract`` is for subclasses of ``BatchDriver``, ``FencingContract`` for hypervisors that check fences, and
+``CapacityContract`` for hypervisors that reject guests for which they do not have enough memory. Each of the other
+classes is for one ability.
 """
 
 import pytest

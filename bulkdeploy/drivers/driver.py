@@ -24,7 +24,7 @@ from bulkdeploy.drivers.records import Records
 from bulkdeploy.processes.tcp_ports import reachable_ports
 
 NOBODY = UUID(int=0)
-"""The uuid of no guest."""
+"""A uuid that no guest has."""
 
 
 class HypervisorDriver(ABC):
@@ -73,10 +73,10 @@ class HypervisorDriver(ABC):
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
         """Connect to a machine, register the machine under its uuid, and return its hardware.
 
-        If the host is already registered, its hardware is read again.
+        If the machine is already registered, its hardware is read again.
 
         Raises:
-            DriverError: no hypervisor answers there.
+            DriverError: no hypervisor answers at the address of the machine.
         """
 
     def admit_hosts(self, hosts: Sequence[NewHost], *, timeout_s: float) -> list[HostModel | DriverError]:
@@ -89,12 +89,15 @@ class HypervisorDriver(ABC):
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """Return the guests of each host, or an error, in order. The default implementation lists all guests.
+        """Return the guests of each host, or an error, in order.
 
-        An error means that the host does not answer. HostDrained means that it answers and accepts no new guests.
+        The default implementation lists all guests.
+
+        An error means that the host does not answer. HostDrained means that the host answers and accepts no new
+        guests.
 
         Raises:
-            DriverError: no host could be queried, for a reason that is not the hosts'.
+            DriverError: no host could be queried, and the cause is not on the hosts.
         """
         del timeout_s
         guests = list(self.list_guests())
@@ -113,22 +116,23 @@ class HypervisorDriver(ABC):
         return {}
 
     def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
-        """Return by guest whether the guest answers its health check. Guests that must be asked again are omitted.
+        """Return for each guest whether the guest passes its health check.
 
-        A guest whose host does not answer, or that does not run there, does not answer either. Guests that the
-        hypervisor cannot check are omitted. The default implementation connects to TCP ports from this machine, and
-        omits checks by guest agents.
+        The value is False for a guest that does not respond, that does not run on the host of the check, or whose
+        host does not respond. A guest is omitted if the hypervisor cannot check it, or if the check must be
+        repeated. The default implementation connects to TCP ports from this machine, and omits checks by guest
+        agents.
 
         Raises:
-            DriverError: no guest could be checked, for a reason that is not the guests'.
+            DriverError: no guest could be checked, and the cause is not in the guests.
         """
         return answers_of_ports(checks, timeout_s=timeout_s)
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """Return the guests of these hosts that reportedly ended since the last call, without waiting.
+        """Return the guests of these hosts that were reported as ended since the last call, without waiting.
 
-        The result is a hint for frequent checks: guests may be missing from it, and some of them may run. It is
-        empty if the hypervisor sends no such reports.
+        The result is a hint for frequent checks: guests may be missing from the result, and some of its guests may
+        run. The result is empty if the hypervisor sends no such reports.
         """
         del hosts
         return frozenset()
@@ -136,10 +140,10 @@ class HypervisorDriver(ABC):
     def ensure_template(  # noqa: B027 - others have their templates themselves
         self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float
     ) -> None:
-        """Ensure that a pool of ``host`` has a template for volumes, or an ISO for drives.
+        """Ensure that a pool of ``host`` has the image of a template or an ISO.
 
-        This is called before each start, and before a running guest gets an ISO. Fetching the image may take long,
-        and is done once per pool. Nothing is done if the pool has the image.
+        This is called before each start, and before a running guest gets an ISO. If the pool already has the image,
+        nothing is done. Otherwise the image is fetched, once per pool, which may take long.
 
         Raises:
             DriverError: the pool does not have the image.
@@ -250,24 +254,22 @@ class HypervisorDriver(ABC):
     ) -> str | None:
         """Return a text that changes whenever guests of ``host`` write to volumes.
 
-        Returns None if no host of this hypervisor can read such a text, now or later: silence then counts as
-        inactivity.
-
-        ``host`` does not answer, so ``other``, which has the same shared pools, reads the volumes. Each volume is
-        given by the uuids of its pool and of itself. Equal texts of two calls mean that nothing was written in
-        between.
+        Returns None if this hypervisor can never read such a text: then silence of the host counts as inactivity.
+        ``host`` does not answer, so the text is read through ``other``, which has the same shared pools. Each
+        volume is given by the uuids of its pool and of itself. If two calls return equal texts, nothing was written
+        in between.
 
         Raises:
-            DriverError: the text could not be read this time. The host is not fenced for this.
+            DriverError: the text could not be read this time. The host must not be fenced because of this error.
         """
         del host, other, volumes, timeout_s
         return None
 
     def declare_off(self, host: HostAddress, *, timeout_s: float) -> None:
-        """Tell the hypervisor that a host was switched off, if its guests can start elsewhere only afterwards.
+        """Tell the hypervisor that a host was switched off.
 
-        This is called once the management controller of the host has reported Off, and may be repeated. Most
-        hypervisors need not know: the default implementation does nothing.
+        This is called after the management controller of the host has reported Off, and may be repeated. Some
+        hypervisors start the host's guests elsewhere only after this call. The default implementation does nothing.
 
         Raises:
             DriverError: the hypervisor may still count the host as running.
@@ -288,7 +290,11 @@ class HypervisorDriver(ABC):
             self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def _guests_there(self, host: HostAddress, timeout_s: float) -> Sequence[Guest]:
-        """Return the guests that are on one host, including those that belong to other hosts."""
+        """Return the guests that are on one host, including guests that belong to other hosts.
+
+        Raises:
+            DriverError: the host cannot be queried.
+        """
         if not (self.is_watched and self.guests_may_end):
             return [guest for guest in self.list_guests() if guest.host_uuid == host.uuid]
         (found,) = self.look_at_hosts([host], timeout_s=timeout_s)
@@ -324,10 +330,11 @@ class HypervisorDriver(ABC):
         """
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """List every guest that can be read now, and add those that cannot to ``unseen`` with the reason.
+        """List every guest that can be read now, and add the unreadable hosts and guests to ``unseen``.
 
         A key of ``unseen`` is the uuid of a host, whose guests may be missing from the list, or of a single guest.
-        Drivers that query hosts one by one override this method, because here one silent host hides all hosts.
+        The value is the reason. The default implementation lists either all guests or none, so drivers that query
+        hosts one by one override this method.
         """
         try:
             yield from self.list_guests()
@@ -335,7 +342,7 @@ class HypervisorDriver(ABC):
             unseen.update((host.uuid, str(error)) for host in self._records.directory.hosts())
 
     def list_seen_volumes(self, unseen: dict[UUID, str]) -> Iterator[tuple[UUID, UUID, int]]:
-        """List every volume that can be seen now, and add the pools to ``unseen`` that may have others.
+        """List every volume that can be read now, and add the pools that may have more volumes to ``unseen``.
 
         A key of ``unseen`` is the uuid of a pool, and the value is the reason.
         """

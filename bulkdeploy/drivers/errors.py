@@ -3,7 +3,7 @@
 from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 
 ANY_HOST = "any host"
-"""The host's name in errors of calls that are not for one host."""
+"""The name of the host in errors of calls that are not for one host."""
 
 
 class DriverError(Exception):
@@ -37,11 +37,11 @@ class DriverError(Exception):
 
     @property
     def may_pass(self) -> bool:
-        """True when the same call may succeed later, or has done so already."""
+        """True if the same call may succeed later or may already have succeeded."""
         return self.transient or self.unanswered
 
     def at(self, host: str) -> "DriverError":
-        """Return the same error for another host. If a batch fails as a whole, each call fails for its own host."""
+        """Return the same error with another host name, for the calls of a batch that failed together."""
         return self._copy(host, self.reason)
 
     def reported(self, reason: str) -> "DriverError":
@@ -64,21 +64,24 @@ class StaleFence(DriverError):
 
 
 def lost_volume(step: str, host: str, volume: VolumeSpec) -> DriverError:
-    """Return the error of a call that does not find a volume which a guest had before."""
+    """Return the error for a guest whose volume existed before and is missing on the hypervisor now."""
     reason = (
-        f"the hypervisor does not have volume {volume.uuid} ({volume.name}) any more, and a start makes no new"
-        " volume in its place. restoreVirtualMachine makes a root disk anew from its template; a data volume comes"
-        " from a backup, or detachVolume takes it from the VM"
+        f"the hypervisor does not have volume {volume.uuid} ({volume.name}) any more, and a start never creates"
+        " a new volume in its place. restoreVirtualMachine creates a new root disk from the template. Restore"
+        " a data volume from a backup, or remove it from the VM with detachVolume"
     )
     return DriverError(step, host, reason, transient=False)
 
 
 def refuse_lost_volumes(step: str, host: str, guest: GuestSpec) -> None:
-    """Raise ``lost_volume`` for a guest that the hypervisor does not have, unless all its volumes are new."""
+    """Raise ``lost_volume`` if the guest had one of its volumes before.
+
+    This is called for a guest that the hypervisor does not have, whose volumes must therefore all be new.
+    """
     for volume in guest.volumes:
         if volume.was_made:
             raise lost_volume(step, host, volume)
 
 
 class HostDrained(DriverError):
-    """Raised for a check of a host that answers and keeps its guests but is configured to accept no new ones."""
+    """The error of a host check if the host answers and keeps its guests but accepts no new guests."""

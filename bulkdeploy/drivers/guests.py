@@ -1,4 +1,4 @@
-"""Guests, their volumes and their NICs: as calls of drivers specify them, and as hypervisors report them."""
+"""Guests, their volumes and their NICs, as driver calls specify them and as hypervisors report them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -64,11 +64,12 @@ class NicSpec:
 
 @dataclass(frozen=True, slots=True)
 class GuestSpec:
-    """The specification of a guest: CPU in cores and MHz per core, memory in MiB, user data in base64.
+    """The specification of a guest.
 
-    ``user_data_details`` are values of variables in the user data, which are served as metadata. ``password`` is
-    set by the password agent of the image; only calls that start a guest have it. ``host_name`` is the guest's own
-    name (None: ``name``). ``template_variant`` is the variant of its template (None: the template has no variants).
+    The CPU is in cores and MHz per core, the memory in MiB, and the user data in base64. ``user_data_details`` are
+    values of variables in the user data, which are served as metadata. The password agent of the image sets
+    ``password``, which is only in calls that start a guest. ``host_name`` is the name inside the guest (None:
+    ``name``). ``template_variant`` is the variant of its template (None: the template has no variants).
     ``iso_uuid`` is the ISO in its drive (None: empty). ``uefi`` is the UEFI boot mode (None: BIOS).
     ``is_dynamically_scalable`` means that the guest may get more vCPUs and memory while it runs.
     """
@@ -114,7 +115,7 @@ class Guest:
 
 @dataclass(frozen=True, slots=True)
 class GuestCheck:
-    """A health check of a guest that runs on a host. ``address`` is the guest's IP address; None: it has none."""
+    """A health check of a guest that runs on ``host``. ``address`` is the guest's IP address, or None."""
 
     host: HostAddress
     guest_uuid: UUID

@@ -1,4 +1,4 @@
-"""Hosts, and machines that are to become hosts: their addresses, limits and hardware."""
+"""Data types for hosts and for machines that become hosts: addresses, limits and hardware."""
 
 from dataclasses import dataclass, field
 from decimal import Decimal
@@ -10,8 +10,9 @@ from uuid import UUID
 class HostAddress:
     """The address of a host for driver calls.
 
-    It consists of the host's uuid (its key), name, IP address, hypervisor type and the url of addHost. ``url`` is
-    None if an inventory added the host without one. It may name secrets (users, key files), but contains none.
+    The fields are the host's uuid, which is its key, its name, IP address and hypervisor type, and the url of
+    addHost. ``url`` is None if an inventory added the host without a url. The url may name users and key files but
+    contains no secrets.
     """
 
     uuid: UUID
@@ -22,13 +23,13 @@ class HostAddress:
 
 
 def address_of(host: Any) -> HostAddress:
-    """Return the address of a host, from a row with columns of these names."""
+    """Return the address of a host from a database row with columns of the same names."""
     return HostAddress(host.uuid, host.name, host.ip_address, host.hypervisor, host.url)
 
 
 @dataclass(frozen=True, slots=True)
 class HostAccess:
-    """The access to a machine that becomes a host: its url and the login. The password is never stored."""
+    """The URL and the login of a machine that becomes a host. The password is never stored."""
 
     url: str
     username: str | None = None
@@ -48,7 +49,8 @@ class HostPromise:
 class NewHost:
     """A machine that becomes a host, with its new uuid and its hypervisor type.
 
-    ``cluster_hardware`` has the different values of ``HostModel.guest_hardware`` of the other hosts of its cluster.
+    ``cluster_hardware`` contains the distinct values of ``HostModel.guest_hardware`` of the other hosts in its
+    cluster.
     """
 
     uuid: UUID
@@ -60,10 +62,11 @@ class NewHost:
 
 @dataclass(frozen=True, slots=True)
 class HostModel:
-    """The hardware that a host reports: physical cores, MHz per core, memory in MiB, and bytes of local disks.
+    """The hardware that a host reports.
 
-    The local disks are for volumes; 0 means that there are none. ``guest_hardware`` describes the hardware that its
-    guests can have, in a format that only its driver reads. None means any hardware.
+    ``cpu_cores`` counts physical cores, ``cpu_mhz`` is per core, ``memory_mib`` is in MiB. ``local_disk_bytes`` is
+    the space on local disks for volumes; 0 means that the host has no such disks. ``guest_hardware`` describes the
+    hardware that guests on the host can have, in a format that only its driver reads. None means any hardware.
     """
 
     name: str

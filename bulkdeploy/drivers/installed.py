@@ -1,4 +1,4 @@
-"""The installed drivers of one kind: built-in ones, and those that other packages add by entry points."""
+"""The installed drivers of one kind: built-in drivers, and drivers that other packages add by entry points."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -12,7 +12,7 @@ D = TypeVar("D")
 
 
 class UnknownDriver(DriverSettingError):
-    """Settings, or a call, name a driver that is not installed."""
+    """Raised if settings or a call name a driver that is not installed."""
 
     def __init__(self, setting: str, name: str, known: list[str]) -> None:
         self.setting, self.name, self.known = setting, name, known
@@ -20,7 +20,7 @@ class UnknownDriver(DriverSettingError):
 
 
 class UnusableDriver(DriverSettingError):
-    """A driver that is installed cannot be used."""
+    """Raised if an installed driver cannot be imported or is not a valid driver class."""
 
     def __init__(self, setting: str, name: str, why: str) -> None:
         self.setting, self.name = setting, name
@@ -29,13 +29,15 @@ class UnusableDriver(DriverSettingError):
 
 @dataclass(frozen=True, slots=True)
 class InstalledDrivers(Generic[D]):
-    """The installed drivers of one kind. An entry point cannot replace a built-in driver with its name.
+    """The installed drivers of one kind.
+
+    An entry point cannot replace a built-in driver of the same name.
 
     Attributes:
-        driver: the class that each driver is a subclass of.
-        entry_point_group: the group whose entry points have drivers' names and classes.
-        names_in_tree: returns the names of the tree's drivers.
-        load_from_tree: imports the class of such a driver.
+        driver: the base class of all drivers of this kind.
+        entry_point_group: the group of entry points that adds drivers: each has the driver's name and its class.
+        names_in_tree: a function that returns the names of the built-in drivers.
+        load_from_tree: a function that imports the class of a built-in driver.
     """
 
     driver: type[D]
@@ -52,11 +54,13 @@ class InstalledDrivers(Generic[D]):
         return name in self.names_in_tree() or name in entry_points(group=self.entry_point_group).names
 
     def find(self, name: str, setting: str) -> type[D]:
-        """Import and return the class of a driver; ``setting`` is the setting or parameter that named it.
+        """Import and return the class of a driver.
+
+        ``setting`` is the name of the setting or parameter that contains the driver's name, for error messages.
 
         Raises:
             UnknownDriver: no driver of this name is installed.
-            UnusableDriver: the object that is installed under the name is no driver, or cannot be imported.
+            UnusableDriver: the driver cannot be imported, is not a driver class, or lacks a required method.
         """
         try:
             found = self._load(name)
@@ -79,6 +83,9 @@ class InstalledDrivers(Generic[D]):
 
 
 def _remedy(error: Exception) -> str:
-    """Return a hint if a driver imports names that this release does not have, else an empty text."""
+    """Return a hint for the error message if a driver imports names that this release does not have.
+
+    Returns an empty text for other errors.
+    """
     is_of_product = isinstance(error, ImportError) and (error.name or "").startswith(__package__)
     return ". CHANGELOG.md lists what drivers must change for this release" if is_of_product else ""

@@ -1,11 +1,14 @@
-"""The requirements of a hypervisor, as ``bulkdeploy check`` reports them."""
+"""The results of the checks with which ``bulkdeploy check`` examines a hypervisor."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """A requirement: what was found, and how to mend it if it failed (``remedy``)."""
+    """The result of one check: its name, what was found, and what to do about a failure.
+
+    ``remedy`` is None if the check passed.
+    """
 
     name: str
     found: str

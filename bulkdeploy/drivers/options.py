@@ -1,7 +1,10 @@
-"""The options that drivers declare, read from settings. Secrets can also be read from files.
+"""The options that drivers declare, read from settings.
 
-``[driver.NAME]`` in the TOML file has one key per option; ``BULKDEPLOY_DRIVER__NAME__KEY`` in the environment wins.
-``KEY_file`` instead of ``KEY`` names a file that holds the value, as secrets mounted into containers do.
+Secrets can also be read from files.
+
+``[driver.NAME]`` in the TOML file has one key per option. The environment variable ``BULKDEPLOY_DRIVER__NAME__KEY``
+takes precedence over the file. ``KEY_file`` instead of ``KEY`` names a file that contains the value, such as a
+secret that is mounted into a container.
 """
 
 import json
@@ -16,11 +19,11 @@ FILE_SUFFIX = "_file"
 
 
 class DriverSettingError(Exception):
-    """A setting of drivers is wrong or missing; the text names it."""
+    """Raised if a setting of drivers is wrong or missing. The text names the setting."""
 
 
 class WrongDriverOptions(DriverSettingError):
-    """Options that the driver's model refuses: one problem per option, without the values."""
+    """Raised if options are invalid. The text lists one problem per option, without the values."""
 
     def __init__(self, driver: str, problems: Mapping[str, str], table: str = TABLE) -> None:
         self.driver, self.problems = driver, dict(problems)
@@ -29,10 +32,12 @@ class WrongDriverOptions(DriverSettingError):
 
 
 class DriverOptions(BaseModel):
-    """The options of a driver: a subclass declares one field per option.
+    """The options of a driver.
 
-    Secrets are fields of type ``SecretStr``. Unknown options are refused. In the environment lists and tables are
-    written as JSON.
+    A subclass declares one field per option.
+
+    Secrets are fields of type ``SecretStr``. Unknown options are rejected. In environment variables, lists and
+    tables are written as JSON.
     """
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
@@ -56,13 +61,13 @@ Options = TypeVar("Options", bound=DriverOptions)
 
 
 def read_options(driver: str, model: type[Options], given: Mapping[str, Any], table: str = TABLE) -> Options:
-    """Return a driver's options.
+    """Validate the options of a driver and return them as an object of ``model``.
 
     Args:
         driver: the driver's name, for errors.
-        model: what it declares.
-        given: values as the settings have them, by option, or by option with FILE_SUFFIX.
-        table: the table of the settings that has them, for errors.
+        model: the class in which the driver declares its options.
+        given: the values in the settings, by option, or by option with FILE_SUFFIX.
+        table: the settings table that contains the options, for errors.
 
     Raises:
         WrongDriverOptions: an option is missing, unknown or malformed, given twice, or its file cannot be read.
@@ -74,7 +79,7 @@ def read_options(driver: str, model: type[Options], given: Mapping[str, Any], ta
         if key in model.model_fields or option not in model.model_fields:
             values[key] = value
         elif option in given:
-            problems[key] = f"{option} is given as well; one of the two must go"
+            problems[key] = f"{option} is given as well; remove one of the two"
         else:
             try:
                 values[option] = Path(str(value)).read_text(encoding="utf-8").rstrip("\r\n")
@@ -93,11 +98,11 @@ def read_options(driver: str, model: type[Options], given: Mapping[str, Any], ta
 
 
 def variable_prefix(table: str) -> str:
-    """Return how the names of environment variables begin that have options of this table of the settings."""
+    """Return the prefix of the environment variables for options of this settings table."""
     return f"BULKDEPLOY_{table.upper()}__"
 
 
 def option_name(driver: str, key: str, table: str = TABLE) -> str:
-    """Return the names of an option in the file and in the environment."""
+    """Return an option's name in the settings file, followed by its environment variable in parentheses."""
     variable = variable_prefix(table) + f"{driver}__{key.replace('.', '__')}".upper()
     return f"{table}.{driver}.{key} ({variable})"

@@ -1,7 +1,8 @@
-"""The records that the service keeps for drivers: hosts, pools, fences and more (one file: one protocol a subject).
+"""Records that the service stores for drivers: hosts, pools and fences (one file: one protocol a subject).
 
-A driver is given them once, before its first call (``HypervisorDriver.use_records``). They are read and written in
-transactions of their own, so that what stands there outlives its writer. Safe to share between threads.
+A driver receives the records once, before its first call (``HypervisorDriver.use_records``). Each method reads or
+writes in a transaction of its own, so its result is committed even if the caller fails. Threads may share the
+records.
 """
 
 import hashlib
@@ -66,40 +67,41 @@ class TemplateImage:
 
     @property
     def key(self) -> str:
-        """The name of copies of the image: the template's uuid, and a digest of its checksum if it has one."""
+        """The name of copies of the image: the template's uuid and, if it has a checksum, a digest of that."""
         if not self.checksum:
             return str(self.uuid)
         return f"{self.uuid}-{hashlib.sha256(self.checksum.lower().encode()).hexdigest()[:12]}"
 
     def named_in(self, options: Mapping[str, T]) -> T | None:
-        """Return the value of a driver's option for this template, or None if no option names it.
+        """Return the value of a driver's option for this template, or None if no option names the template.
 
-        An option names a template by its uuid. A template of a root admin can also be named by its name. Other
-        names are ignored, because any user can give any name to a template.
+        ``options`` maps names of templates to values. An option names a template by its uuid. A template of a root
+        admin can also be named by its name. Other names are ignored, because any user can give any name to a
+        template.
         """
         found = options.get(str(self.uuid))
         return options.get(self.name) if found is None and self.is_of_root_admin else found
 
 
 class Directory(Protocol):
-    """The hosts of a driver's hypervisor types, their pools and templates, as rows have them now; read-only."""
+    """Read-only access to the current hosts of a driver's hypervisor types, and to their pools and templates."""
 
     def hosts(self) -> Sequence[HostAddress]:
-        """Return every host."""
+        """Return all hosts of the driver's hypervisor types."""
 
     def hosts_of_pool(self, pool_uuid: UUID) -> Sequence[HostAddress]:
-        """Return every host that reaches a pool."""
+        """Return all hosts that can access a pool."""
 
     def pools(self) -> Sequence[Pool]:
-        """Return every pool that a host reaches."""
+        """Return all pools that at least one host can access."""
 
     def pools_of_host(self, host_uuid: UUID) -> Sequence[Pool]:
-        """Return every pool that this host reaches."""
+        """Return all pools that this host can access."""
 
     def pools_of_volumes(self, volume_uuids: Collection[UUID]) -> Sequence[Pool]:
-        """Return the pools in which these volumes are or will be.
+        """Return the pools that contain, or will contain, these volumes.
 
-        A removed volume is in its pool until its data is deleted.
+        The pool of a removed volume is returned until the volume's data is deleted.
         """
 
     def hardware_of_cluster(self, host_uuid: UUID) -> frozenset[str | None]:
@@ -112,14 +114,20 @@ class Directory(Protocol):
         """Return the image of a template, or None if the template does not exist."""
 
     def caller(self, user_id: int) -> Mapping[str, str]:
-        """Return a user's account and role in the words of CloudStack's extensions; empty for an unknown user."""
+        """Return the account and role of a user under the names of CloudStack's Extension protocol.
+
+        The result is empty for an unknown user.
+        """
 
     def closed_hosts(self) -> Sequence[HostAddress]:
-        """Return hosts that take no new guests: they are not Up, or not Enabled (in maintenance, for example)."""
+        """Return the hosts that accept no new guests: hosts that are not Up or not Enabled.
+
+        A host in maintenance, for example, is not Enabled.
+        """
 
 
 class Overtaken(Exception):
-    """A higher fence of the guest was seen."""
+    """Raised if a call with a higher fence was already recorded for the guest."""
 
     def __init__(self, guest_uuid: UUID, fence: int) -> None:
         self.guest_uuid, self.fence = guest_uuid, fence
@@ -127,11 +135,11 @@ class Overtaken(Exception):
 
 
 class HostDeclaredOffError(Exception):
-    """A guest cannot be claimed for a host that was declared off and not taken back since."""
+    """Raised if a guest is claimed for a host that was declared off and not reconnected since."""
 
     def __init__(self, host_uuid: UUID) -> None:
         self.host_uuid = host_uuid
-        super().__init__("the host was declared off; reconnectHost takes it back")
+        super().__init__("the host was declared off; reconnectHost makes it available again")
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,7 +152,7 @@ class FencedGuest:
 
     @property
     def host_uuids(self) -> frozenset[UUID]:
-        """Every host that may have it."""
+        """All hosts that may have the guest: its host and the destination of its migration."""
         return frozenset({self.host_uuid, self.destination_uuid} - {None})  # type: ignore[arg-type]
 
 
@@ -160,33 +168,37 @@ class Fences(Protocol):
         From then on calls with lower fences fail.
 
         Raises:
-            Overtaken: a higher one was seen.
+            Overtaken: a higher fence was already recorded.
         """
 
     def claim(
         self, guest_uuid: UUID, host_uuid: UUID, volume_uuids: Collection[UUID], fence: int
     ) -> tuple[FencedGuest, frozenset[UUID]]:
-        """Raise the fence, and claim this host and these volumes for a guest that is on no host.
+        """Raise the guest's fence, and claim this host and these volumes if the guest is on no host.
+
+        If the guest is on a host already, or if other guests have some of the volumes, nothing is claimed.
 
         Returns:
-            Where the guest is now, and those volumes that other guests hold: then nothing was claimed.
+            The guest's record after the call, and the volumes in ``volume_uuids`` that other guests have.
 
         Raises:
-            Overtaken: a higher fence was seen.
+            Overtaken: a higher fence was already recorded.
             HostDeclaredOffError: the host was declared off; nothing was claimed.
         """
 
     def highest(self, guest_uuid: UUID) -> int:
-        """Return the highest fence seen for a guest, or 0 if none was seen."""
+        """Return the highest fence that was recorded for a guest, or 0 if none was recorded."""
 
     def is_highest(self, guest_uuid: UUID, fence: int) -> bool:
-        """Return whether no higher fence was seen."""
+        """Return True if no fence above ``fence`` was recorded for the guest."""
 
     def move(self, guest_uuid: UUID, host_uuid: UUID, destination_uuid: UUID | None, fence: int) -> None:
-        """Note that the guest is on this host, and moves to that one, or nowhere.
+        """Record that the guest is on ``host_uuid`` and migrates to ``destination_uuid``.
+
+        If ``destination_uuid`` is None, the guest does not migrate.
 
         Raises:
-            Overtaken: a higher fence was seen.
+            Overtaken: a higher fence was already recorded.
         """
 
     def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
@@ -195,11 +207,11 @@ class Fences(Protocol):
         ``release`` does not delete the details. An empty mapping deletes them.
 
         Raises:
-            Overtaken: a higher fence was seen.
+            Overtaken: a higher fence was already recorded.
         """
 
     def kept(self) -> Mapping[UUID, FencedGuest]:
-        """Return the guests of which details are kept."""
+        """Return the records of all guests with recorded details."""
 
     def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
         """Return the guests whose recorded details contain ``details``.
@@ -208,12 +220,15 @@ class Fences(Protocol):
         """
 
     def release(self, guest_uuid: UUID, fence: int) -> None:
-        """Record that the guest is on no host and has no volumes. Nothing changes if a higher fence was used."""
+        """Record that the guest is on no host and has no volumes.
+
+        Nothing changes if a higher fence was recorded.
+        """
 
     def volumes_in_use(self, volume_uuids: Collection[UUID]) -> AbstractContextManager[dict[UUID, UUID]]:
-        """Yield those of these volumes that guests have, with their guests.
+        """Yield a mapping from the volumes of ``volume_uuids`` that guests have to these guests.
 
-        Within the context no guest can claim one of the other volumes.
+        Within the context, no guest can claim the other volumes of ``volume_uuids``.
         """
 
 
@@ -227,9 +242,10 @@ class CopyState(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TemplateCopy:
-    """The copy of a template in a pool: the number of the attempt, its state, and its progress in percent.
+    """The copy of a template in a pool.
 
-    ``abandoned`` are earlier attempts that may have left an incomplete file.
+    ``attempt`` is the number of the attempt to make the copy, ``percent`` its progress. ``abandoned`` contains the
+    numbers of earlier attempts that may have left an incomplete file.
     """
 
     attempt: int
@@ -241,9 +257,8 @@ class TemplateCopy:
 class TemplateCopies(Protocol):
     """The copies of templates in pools.
 
-    One caller at a time makes a copy; a caller that is silent for a minute counts as dead.
-
-    A copy is one of the template and the checksum that it had: with another checksum it is another image.
+    Only one caller at a time makes a copy. A caller that reports no progress for a minute is considered dead. A
+    template with another checksum is another image and gets another copy.
     """
 
     def find(self, template_uuid: UUID, pool_uuid: UUID, checksum: str | None = None) -> int | None:
@@ -257,30 +272,35 @@ class TemplateCopies(Protocol):
         """
 
     def admit(self, template_uuid: UUID, pool_uuid: UUID, file_bytes: int, disk_bytes: int) -> str | None:
-        """Count the file of a copy that was begun, before it is put into the pool.
+        """Count the file of a copy against the limits before the file is written into the pool.
 
-        Returns why the file must not be put there: a limit of the template's owner, or no room in the pool. Returns
-        None if it may. An attempt that ends without a copy is not counted any more.
+        Returns None if the file may be written. Otherwise returns the reason: a limit of the template's owner, or
+        too little free space in the pool. An attempt that ends without a copy is no longer counted.
         """
 
     def report(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, percent: int) -> bool:
-        """Report the progress of an attempt. Return False if another one has taken over."""
+        """Record the progress of an attempt. Returns False if another attempt has taken over."""
 
     def end(self, template_uuid: UUID, pool_uuid: UUID, attempt: int, *, made: bool) -> bool:
-        """End an attempt. Return False if another one has taken over."""
+        """Record that an attempt has ended, with a complete copy if ``made``.
+
+        Returns False if another attempt has taken over.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class GuestOrder:
-    """The parameters of a VM's deploy call by uuid, for a cloud that is driven by such calls and has the same ids.
+    """The parameters of a VM's deploy call, for a driver that deploys the VM in another cloud by such a call.
+
+    Objects have the same ids in both clouds.
 
     Attributes:
-        custom_sizes: which sizes the offering leaves to the deploy call, of cpuNumber, cpuSpeed and memory.
-        root_bytes: the size that a root disk of template and offering has unless another is requested.
-        owner, domain_uuid, project_uuid: the account, or the project, that owns it.
+        custom_sizes: the sizes that the offering leaves to the deploy call: cpuNumber, cpuSpeed or memory.
+        root_bytes: the size that a root disk of the template and the offering has unless another is requested.
+        owner, domain_uuid, project_uuid: the account, or the project, that owns the VM.
         key_pairs: public keys by the names of the owner's key pairs.
-        disk_offerings: of its data volumes, by their uuids.
-        affinity_group_uuids: its affinity groups that came with the cloud; the cloud does not know others.
+        disk_offerings: the offerings of the data volumes, by the uuids of the volumes.
+        affinity_group_uuids: the VM's affinity groups that were imported from the cloud. The cloud has no others.
         custom_disks: uuids of the data volumes whose offering leaves the size to the call that creates them.
     """
 
@@ -302,16 +322,16 @@ class GuestOrder:
 
 
 class Orders(Protocol):
-    """The orders of VMs, and the VMs and volumes that exist or existed; read-only."""
+    """Read-only access to the deploy parameters of VMs, and to the uuids of all VMs and volumes ever created."""
 
     def order(self, guest_uuid: UUID) -> GuestOrder | None:
-        """Return the order of a VM, or None if there is no such VM."""
+        """Return the deploy parameters of a VM, or None if the VM does not exist."""
 
     def known_guests(self, guest_uuids: Collection[UUID]) -> frozenset[UUID]:
-        """Return the uuids that are, or were, VMs of the service."""
+        """Return those of ``guest_uuids`` that are, or were, VMs of the service."""
 
     def known_volumes(self, volume_uuids: Collection[UUID]) -> frozenset[UUID]:
-        """Return the uuids that are, or were, volumes of the service."""
+        """Return those of ``volume_uuids`` that are, or were, volumes of the service."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -330,13 +350,16 @@ class Counterparts(Protocol):
     """The VMs and volumes that another cloud creates under ids that can be used only once (docs/adr/0036)."""
 
     def find(self, uuid: UUID) -> Counterpart | None:
-        """Return the note, or None if there never was one."""
+        """Return the record of a VM or volume, or None if none was ever written."""
 
     def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
-        """Note, before the cloud gets the order, that it is about to."""
+        """Record that the cloud is about to be called to create this VM or volume, and return the record."""
 
     def spend(self, uuid: UUID, attempt: int) -> None:
-        """Note that the id of this attempt is used up. The next attempt counts, unless it does already."""
+        """Record that the id of this attempt was used, so that the next attempt uses a new id.
+
+        Nothing changes if a later attempt is already recorded.
+        """
 
     def write_addresses(self, uuid: UUID, nics: Sequence[GivenNic]) -> None:
         """Write the addresses that the cloud assigned to the NICs of a VM into the rows of these NICs.
@@ -345,31 +368,31 @@ class Counterparts(Protocol):
         """
 
     def guest_of_root(self, root_uuid: UUID) -> UUID | None:
-        """Return the VM that is recorded with this root volume, or None if no VM is recorded with it."""
+        """Return the VM that is recorded with this root volume, or None."""
 
     def all(self) -> Mapping[UUID, Counterpart]:
-        """Return all records by the uuids of the service."""
+        """Return all records by the uuids of their VMs and volumes."""
 
 
 class ClusterTurns(Protocol):
-    """Locks of hypervisors' clusters: over all processes one caller at a time decides about a cluster."""
+    """Locks of hypervisor clusters. Over all processes, only one caller at a time holds a cluster's lock."""
 
     def turn(self, cluster: str, *, timeout_s: float) -> AbstractContextManager[None]:
-        """Wait until no other caller is in this context for the same cluster, and keep others out until the end.
+        """Hold the lock of a cluster within the context, after waiting for other holders.
 
-        After TURN_SECONDS, other callers may enter. The context also ends if the process dies.
+        The lock is released after TURN_SECONDS, even if the context has not ended, and when the process dies.
 
         Raises:
-            TimeoutError: others took longer than ``timeout_s``.
+            TimeoutError: other callers held the lock for longer than ``timeout_s`` seconds.
         """
 
 
 TURN_SECONDS = 60.0
-"""PostgreSQL ends a session whose transaction has been idle for so long."""
+"""The time after which PostgreSQL ends a session whose transaction is idle, in seconds."""
 
 
 class SecurityRules(Protocol):
-    """The rules of VMs' security groups, as rows have them now; read-only."""
+    """Read-only access to the current rules of VMs' security groups."""
 
     def of(self, guest_uuids: Collection[UUID]) -> Mapping[UUID, frozenset[Rule]]:
         """Return the rules of these VMs, with the addresses of peer groups.
@@ -383,7 +406,7 @@ class SecurityRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """Everything that is remembered for one driver."""
+    """All records that the service stores for one driver."""
 
     directory: Directory
     fences: Fences
@@ -396,4 +419,4 @@ class Records:
 
 
 MakeRecords = Callable[[Callable[[str], bool]], Records]
-"""Records of a driver, given which hypervisor types it serves."""
+"""Creates the records of a driver from a function that returns whether the driver serves a hypervisor type."""

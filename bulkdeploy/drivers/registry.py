@@ -1,8 +1,8 @@
 """The drivers by hypervisor type.
 
-A driver of the tree is a package beside this module, by its name; its ``driver.py`` has the class as ``DRIVER``,
-its ``options.py`` the options as ``OPTIONS``. One from outside the tree joins by an entry point in the group
-``bulkdeploy.drivers``: its name is the driver's, its object the class.
+A built-in driver is a package beside this module with the driver's name. Its ``driver.py`` contains the class as
+``DRIVER``, and its ``options.py`` the options as ``OPTIONS``. Another package adds a driver by an entry point in
+the group ``bulkdeploy.drivers`` whose name is the driver's name and whose object is the class.
 """
 
 import importlib
@@ -28,10 +28,13 @@ ENTRY_POINT_GROUP = "bulkdeploy.drivers"
 IN_TREE = "DRIVER"
 
 DEFAULT = "default"
-"""Stands for every hypervisor type that is not named."""
+"""The key of the driver for all hypervisor types that the settings do not name."""
 
 NAME = re.compile(r"[a-z][a-z0-9]*(_[a-z0-9]+)*")
-"""Names of drivers: they become parts of variables, in which two underscores divide names."""
+"""The pattern of drivers' names.
+
+A name becomes a part of environment variables, where two underscores separate the parts.
+"""
 
 
 class NoDriverFor(DriverSettingError):
@@ -42,24 +45,24 @@ class NoDriverFor(DriverSettingError):
         variable = f"BULKDEPLOY_DRIVERS__{hypervisor.upper()}"
         super().__init__(
             f"no driver is set for hypervisor {hypervisor}: set drivers.{hypervisor} ({variable}) to a driver's"
-            f" name, and the driver's options in [{TABLE}.NAME]; docs/tutorials/drivers.md says more"
+            f" name, and set the driver's options in [{TABLE}.NAME]. See docs/tutorials/drivers.md"
         )
 
 
 class FindsDrivers(Protocol):
-    """Knows the driver of a hypervisor type."""
+    """An object that finds the driver of a hypervisor type."""
 
     def driver_for(self, hypervisor: str) -> HypervisorDriver:
         """Return the driver of a hypervisor type such as ``KVM``.
 
         Raises:
-            NoDriverFor: there is none.
+            NoDriverFor: the settings name no driver for the hypervisor type.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredDriver:
-    """A driver with its options, not made yet."""
+    """A driver with its options, from which ``make`` creates the driver object."""
 
     name: str
     abilities: frozenset[type[Ability]]
@@ -68,11 +71,13 @@ class ConfiguredDriver:
 
 
 class Drivers:
-    """The drivers of a process, by hypervisor type in any case. Each driver is created at its first use.
+    """The drivers of a process, by hypervisor type in any case.
+
+    Each driver is created at its first use.
 
     Args:
-        by_hypervisor: the driver by hypervisor type, or DEFAULT; types may share one.
-        make_records: makes what a driver is given to remember; None: drivers that need it cannot be used.
+        by_hypervisor: the driver by hypervisor type, or DEFAULT. Hypervisor types may share a driver.
+        make_records: creates the records that a driver receives. If None, drivers that need records cannot be used.
     """
 
     def __init__(
@@ -91,10 +96,10 @@ class Drivers:
         return self._by_hypervisor.get(hypervisor.lower()) or self._by_hypervisor.get(DEFAULT)
 
     def configured_for(self, hypervisor: str) -> ConfiguredDriver:
-        """Return the configured driver of a hypervisor.
+        """Return the configured driver of a hypervisor type.
 
         Raises:
-            NoDriverFor: the settings name none.
+            NoDriverFor: the settings name no driver for the hypervisor type.
         """
         found = self.find(hypervisor)
         if found is None:
@@ -102,15 +107,21 @@ class Drivers:
         return found
 
     def driver_for(self, hypervisor: str) -> HypervisorDriver:
-        """Return the driver of a hypervisor type, which is created if necessary. It implements ``FindsDrivers``."""
+        """Return the driver of a hypervisor type.
+
+        The driver is created if it does not exist yet.
+
+        Raises:
+            NoDriverFor: the settings name no driver for the hypervisor type.
+        """
         return self._driver(self.configured_for(hypervisor))
 
     def __iter__(self) -> Iterator[HypervisorDriver]:
-        """Iterate over all drivers, each once. Missing drivers are created."""
+        """Iterate over all drivers, each once. Drivers that do not exist yet are created."""
         return iter([self._driver(one) for one in {one.name: one for one in self._by_hypervisor.values()}.values()])
 
     def make_all(self) -> list[HypervisorDriver]:
-        """Create all drivers now. If one of them fails, the others are closed."""
+        """Create all drivers now, and return them. If one of them fails, the others are closed."""
         with ExitStack() as stack:
             stack.callback(self.close)
             made = list(self)
@@ -143,13 +154,13 @@ def configure_drivers(
 ) -> Drivers:
     """Return the drivers for the hypervisor types in ``names``, with their options.
 
-    ``names`` maps hypervisor types, or DEFAULT, to names of drivers. Errors in settings are raised here. Nothing
-    connects to a hypervisor before a driver is created.
+    ``names`` maps hypervisor types, or DEFAULT, to names of drivers. Errors in settings are raised by this
+    function. A driver connects to its hypervisor only after it is created.
 
     Raises:
-        UnknownDriver: a name, of a driver or of options, that is not installed.
-        UnusableDriver: what is installed under the name is no driver, or cannot be imported.
-        WrongDriverOptions: a driver's options are not as it declares them.
+        UnknownDriver: no driver with a name in ``names`` or ``options`` is installed.
+        UnusableDriver: a driver cannot be imported, or is not a driver class.
+        WrongDriverOptions: a driver's options are not as the driver declares them.
     """
     settings = {f"{TABLE}.{name}": name for name in options} | {
         f"drivers.{kind}": name for kind, name in names.items()
@@ -186,4 +197,4 @@ def _load_in_tree(name: str) -> type[HypervisorDriver]:
 
 
 INSTALLED = InstalledDrivers(HypervisorDriver, ENTRY_POINT_GROUP, in_tree_drivers, _load_in_tree)  # type: ignore[type-abstract]
-"""The drivers of hypervisors. Drivers from outside the tree are imported only when they are named."""
+"""The installed drivers of hypervisors. A driver from another package is imported only when it is named."""

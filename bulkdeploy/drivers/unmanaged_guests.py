@@ -10,16 +10,20 @@ from bulkdeploy.drivers.guests import Guest
 
 GUESTS_AT_ONCE = 10_000
 GuestWithoutRow = tuple[Guest, GuestDetails | None]
-"""A guest, and what it was started with; None: its hypervisor does not tell."""
+"""A guest, and the details with which it was started, or None if its hypervisor does not report them."""
 
 
 def guests_without_rows(
     driver: HypervisorDriver, unknown: Callable[[Sequence[UUID]], Collection[UUID]]
 ) -> Iterator[GuestWithoutRow]:
-    """Yield the guests of a driver that ``unknown`` returns, with the descriptions of their hypervisor.
+    """Yield those guests of a driver that have no VM row, with the details that the hypervisor reports.
+
+    Args:
+        driver: the driver whose guests are listed, GUESTS_AT_ONCE at a time.
+        unknown: returns those of the given uuids that have no VM row.
 
     Raises:
-        DriverError: not all can be listed.
+        DriverError: not all guests can be listed.
     """
     guests = driver.list_guests()
     while part := list(islice(guests, GUESTS_AT_ONCE)):
@@ -33,7 +37,10 @@ def guests_without_rows(
 
 
 def addresses_of(found: Iterable[GuestWithoutRow]) -> Iterator[tuple[UUID, UUID, str]]:
-    """Yield guest, network and address for each IP address that hypervisors report for these guests."""
+    """Yield the uuid of the guest, the uuid of the network and the IP address of each NIC of these guests.
+
+    NICs for which the hypervisor does not report a network or an address are omitted.
+    """
     for guest, details in found:
         for nic in () if details is None else details.nics:
             if nic.network_uuid is not None and nic.ip_address is not None:

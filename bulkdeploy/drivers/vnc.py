@@ -10,24 +10,26 @@ from bulkdeploy.security.random_texts import random_text
 VERSION = b"RFB 003.008\n"
 NO_SECURITY, VNC_SECURITY = 1, 2
 PASSWORD_LETTERS = 8
-"""More are not looked at: they are the key of a DES cipher."""
+"""The length of VNC passwords. Further characters are ignored, because a password is the key of a DES cipher."""
 
 
 class VncRefused(Exception):
-    """The server is no VNC server of version 3.8, or does not accept the password."""
+    """Raised if the server is not a VNC server of version 3.8, or does not accept the password."""
 
 
 def new_password() -> str:
-    """Return a password, as long as one can be."""
+    """Return a random password of the greatest length."""
     return random_text(PASSWORD_LETTERS * 6 // 8)
 
 
 def connect_to_vnc(address: str, port: int, password: str, *, timeout_s: float) -> socket.socket:
-    """Return a connection to a VNC server on which the client's ClientInit comes next.
+    """Connect to a VNC server, complete its security handshake, and return the connection.
+
+    The client's ClientInit message is next on the connection.
 
     Raises:
-        OSError: nothing answers there in time.
-        VncRefused: it refuses.
+        OSError: no server answered within ``timeout_s`` seconds.
+        VncRefused: the server speaks another protocol, or rejects the password.
     """
     connected = socket.create_connection((address, port), timeout=timeout_s)
     try:
@@ -53,11 +55,11 @@ def _prove(connected: socket.socket, password: str) -> None:
     else:
         raise VncRefused(f"the server offers the security types {list(offered)}, but not VNC authentication")
     if any(_receive(connected, 4)):
-        raise VncRefused("it refuses the password")
+        raise VncRefused("the server rejects the password")
 
 
 def response(password: str, challenge: bytes) -> bytes:
-    """Return the challenge, encrypted with the password.
+    """Return the response to a server's challenge: the challenge, encrypted with the password.
 
     The bits of each byte of the key are reversed, as VNC demands.
     """
@@ -72,6 +74,6 @@ def _receive(connected: socket.socket, size: int) -> bytes:
     while len(received) < size:
         more = connected.recv(size - len(received))
         if not more:
-            raise VncRefused("it hung up")
+            raise VncRefused("the server closed the connection")
         received += more
     return received

@@ -228,7 +228,7 @@ def test_another_host_sees_what_the_guests_of_a_silent_host_write(engine: Engine
         with pytest.raises(DriverError, match="out of paper"):
             rig.driver.activity_mark(silent, other, [], timeout_s=30)
         fault(tmp_path, "activity", "idle")
-        with pytest.raises(DriverError, match="must answer mark"):
+        with pytest.raises(DriverError, match="must contain mark"):
             rig.driver.activity_mark(silent, other, [], timeout_s=30)
     with shelf_driver(engine, tmp_path) as rig:
         silent, other = rig.hosts
@@ -267,7 +267,7 @@ def test_what_runs_already_under_a_prepared_identity_is_not_touched(rig: Rig, tm
     """A guest that is not ours keeps running, whatever happens to the one that was to have its name."""
     guest, caller = rig.new_guest(), Caller(rig.driver)
     (tmp_path / f"{guest.name}.guest").write_text("PowerOn")
-    with pytest.raises(DriverError, match="identity of a guest that runs") as failed:
+    with pytest.raises(DriverError, match="identity of a running guest") as failed:
         caller.run(rig.hosts[0], guest)
     caller.remove(None, guest)
     assert (failed.value.transient, shelved(tmp_path)) == (True, {guest.name: "PowerOn"})
@@ -349,10 +349,10 @@ def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
         ("create", "flood", "create: create: it printed more than 1048576 bytes, and was killed"),
         ("create", "lost", "create: create: killed by signal 9: no output"),
         ("status", "early", "create: status: killed by signal 9: no output"),
-        ("status", "idle", "create: after it status must say poweron, not None"),
-        ("stop", "idle", "stop: after it status must say poweroff, not 'PowerOn'"),
+        ("status", "idle", "create: after create, status must report poweron, not None"),
+        ("stop", "idle", "stop: after stop, status must report poweroff, not 'PowerOn'"),
         ("getconsole", "idle", "getconsole: console must be an object, not None"),
-        ("delete", "idle", "delete: after it status must say unknown, not 'PowerOff'"),
+        ("delete", "idle", "delete: after delete, status must report unknown, not 'PowerOff'"),
     ],
 )
 def test_the_check_names_what_is_wrong(tmp_path: Path, action: str, how: str, says: str) -> None:

@@ -374,7 +374,7 @@ def test_a_nic_without_an_address_is_not_routed(engine: Engine, tmp_path: Path) 
     replay = Replay()
     with cluster(replay, tmp_path) as (url, fingerprint):
         driver = driver_for(engine, url, fingerprint=fingerprint, nic_mode="routed")
-        with pytest.raises(DriverError, match="the mode is routed, and a nic without an address") as refused:
+        with pytest.raises(DriverError, match="the mode of a nic is routed, which requires an address") as refused:
             driver.ensure_running(ADDRESSES[0], GUEST, fence=1, timeout_s=PATIENCE_S)
         driver.close()
     assert (refused.value.step, refused.value.transient) == ("network", False)

@@ -134,7 +134,7 @@ def test_a_guest_that_was_destroyed_outside_is_stopped(rig: Rig, cluster: Proxmo
     cluster.machines.clear()
     assert caller.look(rig.hosts[0], guest) is PowerState.STOPPED
     caller.stop(rig.hosts[0], guest)
-    with pytest.raises(DriverError, match="restoreVirtualMachine makes them anew") as refused:
+    with pytest.raises(DriverError, match="restoreVirtualMachine creates both again") as refused:
         caller.run(rig.hosts[0], guest)
     assert (refused.value.transient, cluster.names()) == (False, {})
 

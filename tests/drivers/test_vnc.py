@@ -76,11 +76,11 @@ def test_a_server_without_password_is_taken() -> None:
 @pytest.mark.parametrize(
     ("serve", "why"),
     [
-        (with_password("another"), "refuses the password"),
+        (with_password("another"), "rejects the password"),
         (lambda client: client.sendall(b"HTTP/1.1 400 Bad Request"), "not RFB 3.8"),
         (lambda client: client.sendall(b"RFB 003.003\n"), "not RFB 3.8"),
         (lambda client: client.sendall(VERSION + bytes([1, 19])), "security types"),
-        (lambda client: client.close(), "hung up"),
+        (lambda client: client.close(), "closed the connection"),
     ],
 )
 def test_others_are_refused(serve: Callable[[socket.socket], None], why: str) -> None:

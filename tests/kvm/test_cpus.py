@@ -151,7 +151,7 @@ def test_a_weaker_host_lowers_what_guests_get_and_those_that_run_do_not_move_to_
         assert [(one["event"], one["host"], LACKING in one["lacking"]) for one in logged] == [
             ("cluster_cpu_lowered", cluster.hosts.hosts[1].url, True)
         ]
-        with pytest.raises(DriverError, match=rf"{LACKING}.*Stopped and started") as refused:
+        with pytest.raises(DriverError, match=rf"{LACKING}.*After a stop and start") as refused:
             Caller(driver).migrate(source, destination, guest)
         assert (refused.value.step, refused.value.transient) == ("migrate", False)
         assert guests_of(driver)[guest.uuid].host_uuid == source.uuid

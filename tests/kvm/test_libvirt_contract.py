@@ -367,7 +367,7 @@ class LibvirtContract(
         root, *others = guest.volumes
         small = dataclasses.replace(guest, volumes=(dataclasses.replace(root, size_bytes=512), *others))
         for _ in range(2):
-            with pytest.raises(DriverError, match="give a larger rootdisksize") as refused:
+            with pytest.raises(DriverError, match="set a larger rootdisksize") as refused:
                 caller.run(rig.hosts[0], small)
             assert (refused.value.step, refused.value.transient, rig.volumes()) == ("volume", False, set())
         caller.run(rig.hosts[0], guest)

@@ -1,4 +1,4 @@
-"""The shared part of all abilities. Drivers of hypervisors with an ability inherit the class of this ability."""
+"""The base class of all abilities. A driver whose hypervisor has an ability inherits the ability's class."""
 
 from abc import ABC
 from typing import ClassVar, Protocol, Self, cast
@@ -24,19 +24,21 @@ class Ability(ABC):
     def of(cls, driver: "DriverWithAbilities", step: str = "look", host: HostAddress | None = None) -> Self:
         """Return the driver as an object with this ability.
 
-        ``step`` and ``host`` are those of the call that needs the ability; the error names them.
+        ``step`` and ``host`` are the step and the host of the call that needs the ability, for the error.
 
         Raises:
             DriverError: the driver does not have the ability.
         """
         if not any(issubclass(ability, cls) for ability in driver.abilities):
             name = ANY_HOST if host is None else host.name
-            raise DriverError(step, name, f"its driver does not implement {cls.__name__}", transient=False)
+            raise DriverError(
+                step, name, f"the driver of the hypervisor does not implement {cls.__name__}", transient=False
+            )
         return cast("Self", driver)
 
 
 class DriverWithAbilities(Protocol):
-    """A driver, as far as its abilities are concerned."""
+    """The attribute of drivers that this module uses."""
 
     @property
     def abilities(self) -> frozenset[type[Ability]]:

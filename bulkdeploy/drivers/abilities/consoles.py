@@ -40,10 +40,12 @@ class SerialConsoles(Ability):
 
     @abstractmethod
     def open_serial_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
-        """Connect to the serial console of a guest that runs on ``host``. The caller closes the socket.
+        """Connect to the serial console of a guest that runs on ``host``.
+
+        The caller closes the socket.
 
         The socket transfers the guest's output and input.
 
         Raises:
-            DriverError: the guest does not run there, has no serial console, or it cannot be reached.
+            DriverError: the guest does not run there or has no serial console, or the console cannot be reached.
         """

@@ -1,4 +1,4 @@
-"""Custom actions."""
+"""The ability to run custom actions on guests."""
 
 from abc import abstractmethod
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ class CustomAction:
 
 
 class CustomActions(Ability):
-    """The ability to run further actions on guests, under names that an operator adds."""
+    """The ability to run operator-defined actions on guests, by the names of the actions."""
 
     ability_name = "custom actions"
 
     @property
     @abstractmethod
     def program(self) -> Path:
-        """Return the program that runs custom actions."""
+        """The path of the program that runs custom actions."""
 
     @abstractmethod
     def run_custom_action(

@@ -1,4 +1,4 @@
-"""Details with which guests were started, as the hypervisor alone reports them."""
+"""The details with which guests were started, as hypervisors report them."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -35,16 +35,16 @@ class GuestDetails:
 
 
 class DescribedGuests(Ability):
-    """The ability of a hypervisor to report with which details a guest was started, so that it can be adopted."""
+    """The ability to report the details with which guests were started, so that guests can be adopted."""
 
     ability_name = "details of guests"
 
     @abstractmethod
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """Return the details with which these guests, as ``list_guests`` reported them, were started.
+        """Return the details with which guests from ``list_guests`` were started.
 
-        Guests that are gone or incompletely known are omitted. The details are read only from the hypervisor,
-        because the database may have less.
+        Guests that no longer exist, or whose details are incomplete, are omitted. The details are read only from
+        the hypervisor, because the database may lack some of them.
 
         Raises:
             DriverError: a host does not answer.

@@ -8,7 +8,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class DeviceChanges(Ability):
-    """The shared part of both hot-plug abilities."""
+    """The base class of both hot-plug abilities."""
 
     @abstractmethod
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
@@ -16,7 +16,7 @@ class DeviceChanges(Ability):
 
         Missing volumes are created, attached volumes that are too small are enlarged, and detached volumes are kept
         in their pools. Nothing is done if the guest has these devices already. A call with the previous devices
-        undoes a change that may have got to any point. The drive is not changed.
+        undoes an earlier call, even if that call was interrupted. The ISO drive is not changed.
 
         Raises:
             DriverError: the guest has its new devices, its previous ones, or some of both, and new volumes may

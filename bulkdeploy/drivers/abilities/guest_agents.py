@@ -1,4 +1,4 @@
-"""Agents in guests."""
+"""The ability to check agents in guests."""
 
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ class GuestAgents(Ability):
 
     @abstractmethod
     def answers_of_guests(self, checks: Sequence[GuestCheck], *, timeout_s: float) -> Mapping[UUID, bool]:
-        """Return by guest whether the guest answers its health check, which may be a check by its agent.
+        """Return for each guest whether it passes its health check, which may be a check of its agent.
 
         The rules of ``HypervisorDriver.answers_of_guests`` apply.
         """

@@ -1,4 +1,4 @@
-"""Fencing of hosts."""
+"""The ability to fence hosts."""
 
 from abc import abstractmethod
 
@@ -7,16 +7,16 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class HostFencing(Ability):
-    """The ability to stop everything on a host that may be dead, such as by cutting its power."""
+    """The ability to stop all guests of a host that may be dead, for example by cutting its power."""
 
     ability_name = "fencing of hosts"
 
     @abstractmethod
     def ensure_fenced(self, host: HostAddress, *, timeout_s: float) -> None:
-        """Stop everything on a host, even if it does not answer, and prevent starts until it is admitted again.
+        """Stop all guests of a host, and prevent starts on the host until it is admitted again.
 
-        The volumes of its guests in shared pools are kept.
+        The host need not answer. The volumes of its guests in shared pools are kept.
 
         Raises:
-            DriverError: guests may still run there.
+            DriverError: guests may still run on the host.
         """

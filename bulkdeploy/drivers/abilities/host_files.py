@@ -11,7 +11,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 @dataclass(frozen=True, slots=True)
 class FileState:
-    """The state by which files are compared: SHA-256 of the content, hexadecimal, and mode (permission bits)."""
+    """The values by which files are compared: the SHA-256 of the content in hex, and the permission bits."""
 
     checksum: str
     mode: int
@@ -19,7 +19,7 @@ class FileState:
 
 @dataclass(frozen=True, slots=True)
 class HostFile:
-    """A file that every host must have: its path, its content, and its mode (permission bits)."""
+    """A file that every host must have: its path, its content, and its permission bits."""
 
     path: str
     content: bytes = field(repr=False)
@@ -27,12 +27,12 @@ class HostFile:
 
     @property
     def state(self) -> FileState:
-        """The state by which the file is compared."""
+        """The checksum and permission bits by which the file is compared."""
         return state_of(self.content, self.mode)
 
 
 def state_of(content: bytes, mode: int) -> FileState:
-    """Return the state of a file of this content and mode."""
+    """Return the checksum and permission bits of a file with this content and mode."""
     return FileState(hashlib.sha256(content).hexdigest(), mode)
 
 
@@ -41,7 +41,7 @@ LARGEST = 1 << 20
 
 
 class HostFiles(Ability):
-    """The ability to write the files to hosts that the settings declare."""
+    """The ability to write files, which the settings declare, to hosts."""
 
     ability_name = "files on hosts"
 
@@ -49,7 +49,9 @@ class HostFiles(Ability):
     def states_of_files(
         self, host: HostAddress, paths: Sequence[str], *, timeout_s: float
     ) -> Mapping[str, FileState]:
-        """Return the checksum and mode of these files on a host, by path. Missing files are omitted.
+        """Return the checksum and permission bits of these files on a host, by path.
+
+        Missing files are omitted.
 
         Raises:
             DriverError: the host does not answer, or a file cannot be read.

@@ -17,10 +17,10 @@ class IsoDrives(Ability):
 
     @abstractmethod
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Insert the ISO of ``guest`` into the drive of a guest that runs on ``host``, or eject the ISO.
+        """Insert ``guest.iso_uuid`` into the drive of a guest that runs on ``host``, or eject its ISO if None.
 
-        A call with the previous content undoes a change that may have got to any point. A guest without a drive
-        counts as a guest with an empty drive.
+        A call with the previous content undoes an earlier call, even if that call was interrupted. A guest without
+        a drive counts as a guest with an empty drive.
 
         Raises:
             DriverError: the drive has its new content or its previous one. If the guest has no drive or does not

@@ -18,8 +18,8 @@ class LiveMigration(Ability):
     ) -> None:
         """Move a running guest from ``source`` to ``destination`` without interruption.
 
-        Nothing is done if the guest runs there already. A call with the hosts exchanged undoes a migration that may
-        have got to any point.
+        Nothing is done if the guest runs on ``destination`` already. A call with the hosts exchanged undoes a
+        migration, even if the migration was interrupted.
 
         Raises:
             DriverError: the migration failed. If the guest runs on neither host, the error is not transient.

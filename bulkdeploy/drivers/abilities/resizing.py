@@ -9,7 +9,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class VolumeResizing(Ability):
-    """The shared part of both resizing abilities."""
+    """The base class of both resizing abilities."""
 
     @abstractmethod
     def ensure_resized(

@@ -1,4 +1,4 @@
-"""Security groups."""
+"""The ability to filter the traffic of guests by security groups."""
 
 from abc import abstractmethod
 from collections.abc import Collection, Sequence
@@ -9,7 +9,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class SecurityGroupFilters(Ability):
-    """The ability to let guests receive and send only what the rules of their security groups allow."""
+    """The ability to drop packets of guests that the rules of their security groups do not allow."""
 
     ability_name = "security groups"
 

@@ -21,7 +21,7 @@ class SnapshotSpec:
     volume_uuid: UUID | None = None
 
     def volumes_of(self, guest: GuestSpec) -> tuple[VolumeSpec, ...]:
-        """Return those volumes of the guest that the snapshot contains."""
+        """Return the volumes of the guest that the snapshot contains."""
         return tuple(volume for volume in guest.volumes if self.volume_uuid in (None, volume.uuid))
 
 

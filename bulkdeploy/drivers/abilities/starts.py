@@ -1,10 +1,10 @@
-"""Abilities of ``ensure_running``, which have no call of their own."""
+"""Abilities that change what ``ensure_running`` can do and have no method of their own."""
 
 from bulkdeploy.drivers.abilities.ability import Ability
 
 
 class UefiFirmware(Ability):
-    """The ability to start guests with the firmware of ``GuestSpec.uefi``."""
+    """The ability to start guests with the UEFI boot mode in ``GuestSpec.uefi``."""
 
     ability_name = "UEFI"
 
@@ -16,6 +16,6 @@ class GuestPasswords(Ability):
 
 
 class TemplateVariants(Ability):
-    """The ability to make a guest from the variant ``GuestSpec.template_variant`` of its template."""
+    """The ability to create guests from variants of templates (``GuestSpec.template_variant``)."""
 
     ability_name = "variants of templates"

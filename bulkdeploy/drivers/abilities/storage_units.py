@@ -14,7 +14,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 TYPES_OF_POOLS: Mapping[str, str] = MappingProxyType(
     {"Filesystem": "dir", "NetworkFilesystem": "nfs", "SharedMountPoint": "dir"}
 )
-"""The type of a pool's unit, by CloudStack's name of the pool's type."""
+"""The types of storage units (``StorageUnit.unit_type``) by CloudStack's names of the pool types."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +24,9 @@ class StorageUnit:
     Attributes:
         unit_type: ``dir``, ``nfs``, ``lvm-vg``, ``lvm-pv``, or the hypervisor's own name of the type.
         name: the host's name of the unit, such as a path. It is unique among the host's units of this type.
-        size_bytes, used_bytes, free_bytes: the size, the space that any data takes, and the rest. Used and free
-            space add up to the size.
-        is_allocatable: whether the hypervisor puts new data there.
+        size_bytes, used_bytes, free_bytes: the size, the used space, and the free space. Used and free space add up
+            to the size.
+        is_allocatable: whether the hypervisor puts new data on the unit.
         is_healthy: whether the unit can be read and written, as far as the hypervisor knows.
         pool_uuid: the primary storage pool that the unit is on this host, or None if it is not a pool.
     """
@@ -42,7 +42,7 @@ class StorageUnit:
 
 
 class StorageUnits(Ability):
-    """The ability to report where hosts store data, with sizes and health."""
+    """The ability to report the storage units of hosts, with sizes and health."""
 
     ability_name = "listing of storage units"
 
@@ -76,13 +76,15 @@ class StorageUnits(Ability):
 
 
 class StorageRepair(StorageUnits):
-    """The ability to repair a storage unit without the parts that are lost."""
+    """The ability to repair a storage unit that has lost some of its parts, such as disks."""
 
     ability_name = "repair of storage units"
 
     @abstractmethod
     def repair_unit(self, host: HostAddress, unit: StorageUnit, *, timeout_s: float) -> None:
-        """Repair a storage unit without its lost parts. A unit without damage is not changed.
+        """Repair a storage unit by removing its lost parts.
+
+        A unit without damage is not changed.
 
         The caller has ensured that all data of VMs has copies elsewhere. The driver ensures this for guests that
         only the hypervisor knows.

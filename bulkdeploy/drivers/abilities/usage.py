@@ -1,4 +1,4 @@
-"""Usage figures."""
+"""The ability to measure usage."""
 
 from abc import abstractmethod
 from collections.abc import Sequence
@@ -16,8 +16,8 @@ class UsageFigures(Ability):
 
     @abstractmethod
     def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
-        """Return the usage of each of these hosts in their order, or the error of a host that does not answer.
+        """Return the usage of each host in order, or an error for a host that does not answer.
 
         Raises:
-            DriverError: no host could be queried, for a reason that is not the hosts'.
+            DriverError: no host could be queried, and the cause is not on the hosts.
         """

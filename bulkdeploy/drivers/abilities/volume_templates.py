@@ -1,4 +1,4 @@
-"""Templates that are made of volumes."""
+"""The ability to create templates from volumes."""
 
 from abc import abstractmethod
 from uuid import UUID

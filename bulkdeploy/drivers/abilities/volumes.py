@@ -1,4 +1,4 @@
-"""Data volumes."""
+"""The ability to have data volumes."""
 
 from bulkdeploy.drivers.abilities.ability import Ability
 

@@ -1,6 +1,6 @@
-"""The calls of the driver for CloudStack: shared polling, jobs and error texts (one file: all waiting there).
+"""API calls to an upstream CloudStack, polling of VMs, and waiting for jobs (one file: all waiting there).
 
-Reference sections 3 and 8.16. A job is asked for by itself where the VM does not tell how it ended.
+A job is usually observed by the state of its VM. It is queried itself if the VM's state does not show how it ended.
 """
 
 import re
@@ -26,36 +26,42 @@ from bulkdeploy.drivers.errors import DriverError
 
 RATE_LIMITED, NO_CAPACITY, UNAVAILABLE = 429, 533, 534
 OF_HOST = "hostid"
-"""In the text of a refusal of the host that a call names."""
+"""A part of CloudStack's error text if CloudStack rejects the host that a call names."""
 
 SURPRISED = 530
 TRANSIENT = frozenset({RATE_LIMITED, SURPRISED, NO_CAPACITY, UNAVAILABLE})
-"""Codes of refusals that may be gone later, or elsewhere."""
+"""The error codes of rejections that may not occur later or on another host."""
 
 TAKEN = "already exists so can't create/update with custom id"
 CUT_OFF = "restart or shutdown"
-"""In the text of a job that a restart of the management server ended; what it did is done."""
+"""A part of the error text of a job that ended because its management server restarted.
+
+The effects of such a job remain.
+"""
 
 JOB_LOOKS = (10, 30)
-"""After so many looks that told nothing the job is asked for; then after each multiple of the last."""
+"""The numbers of polls without a result after which the job itself is queried.
+
+The job is queried again after each multiple of the last number.
+"""
 
 FIRST_WITH_PASSWORDS = (4, 19)
-"""The version from which on calls say what password a guest gets; those before pass over it without a word."""
+"""The first version of CloudStack whose calls can set a guest's password. Older versions ignore it silently."""
 
 LONGEST_TEXT = 500
 SEEN = ("min", "nics")
-"""Details of VMs that are waited for: their states, and the addresses that CloudStack gave to them."""
+"""The parts of a VM that polls read: its state, and the addresses that CloudStack assigned."""
 
 NOT_OF_A_HOST = frozenset({401, 431, 432, 531, 533, 535})
-"""Codes of answers to a call itself, before its job began: no host has had a part in them."""
+"""The codes of errors that CloudStack returns before a job starts, so that no host caused them."""
 DEPLOY = "deploy"
 
 
 class JobFailed(Exception):
-    """A job ended without success, with CloudStack's ``errorcode`` and ``errortext``.
+    """Raised if a job ended without success, with CloudStack's ``errorcode`` and ``errortext``.
 
     Attributes:
-        was_cut_off: its management server ended; how far it got is to be seen at the VM.
+        was_cut_off: True if the job's management server ended. Only the VM's state shows what the job did.
     """
 
     def __init__(self, command: str, code: int, text: str) -> None:
@@ -68,12 +74,15 @@ Problem = CallRefused | NotAnswered | JobFailed
 
 
 def id_of(uuid: UUID, attempt: int) -> str:
-    """Return the id in CloudStack of a VM or volume of ours: the first attempt has our own."""
+    """Return the id of a VM or volume in the upstream CloudStack.
+
+    The id of the first attempt is the service's own uuid. Each later attempt has another id.
+    """
     return str(uuid if attempt == 1 else uuid5(uuid, str(attempt)))
 
 
 def job_id_of(vm_id: str) -> str:
-    """Return the id of the job that deploys this VM."""
+    """Return the id of the upstream job that deploys this VM."""
     return str(uuid5(UUID(vm_id), DEPLOY))
 
 
@@ -89,11 +98,13 @@ def failure(step: str, host: str, problem: Problem) -> DriverError:
 
 
 class Calls:
-    """Calls to one CloudStack; safe to share between threads.
+    """API calls to one upstream CloudStack.
+
+    Threads may share the object.
 
     Args:
-        client: sends them.
-        poll_s: seconds between two looks at the VMs that threads wait for, all of them in one list call.
+        client: the client that sends the calls.
+        poll_s: the seconds between two polls. Each poll reads all VMs for which threads wait with one list call.
     """
 
     def __init__(self, client: Client, poll_s: float) -> None:
@@ -103,7 +114,11 @@ class Calls:
         self.poll_s = poll_s
 
     def call(self, command: str, parameters: Mapping[str, str], *, timeout_s: float) -> Row:
-        """Make one API call and return the response."""
+        """Make one API call and return the response.
+
+        Raises:
+            CallRefused, NotAnswered: the call failed.
+        """
         return self.client.call(command, parameters, timeout_s=timeout_s)
 
     def version_without_passwords(self, *, timeout_s: float) -> str | None:
@@ -112,7 +127,7 @@ class Calls:
         The version is read once.
 
         Raises:
-            CallRefused, NotAnswered: it does not say.
+            CallRefused, NotAnswered: the version cannot be read.
         """
         if self._version is None:
             capability = self.call("listCapabilities", {}, timeout_s=timeout_s).get("capability") or {}
@@ -122,10 +137,10 @@ class Calls:
         return self._version if is_old else None
 
     def look(self, vm_id: str, *details: str, timeout_s: float) -> Row | None:
-        """Return the current state of a VM, or None if there is no such VM.
+        """Return the current state of a VM, or None if the VM does not exist.
 
         Raises:
-            CallRefused, NotAnswered: it cannot be seen.
+            CallRefused, NotAnswered: the state cannot be read.
         """
         wanted = {"id": vm_id, "listall": "true", "details": ",".join(details or SEEN)}
         try:
@@ -140,7 +155,7 @@ class Calls:
         """Return the volumes that match ``restricted``, or an empty list if CloudStack does not know the ids.
 
         Raises:
-            CallRefused, NotAnswered: they cannot be seen.
+            CallRefused, NotAnswered: the volumes cannot be listed.
         """
         try:
             return rows_in(self.call("listVolumes", {"listall": "true", **restricted}, timeout_s=timeout_s))
@@ -150,10 +165,10 @@ class Calls:
             raise
 
     def watch(self, vm_id: str, *, end: float, project: bool) -> Row | None:
-        """Return the VM as the next shared list call shows it, or None if that does not contain the VM.
+        """Return a VM as the next shared poll lists it, or None if the list does not contain the VM.
 
         Raises:
-            CallRefused, NotAnswered: nothing could be seen.
+            CallRefused, NotAnswered: the poll failed.
         """
         return self._watch.look(vm_id, project, end)
 
@@ -167,20 +182,22 @@ class Calls:
         end: float,
         project: bool,
     ) -> Row | None:
-        """Wait until a VM has the state that a job aims at, or until the job ends; return the VM.
+        """Wait until a VM has the state that a job aims at, or until the job ends.
+
+        Return the VM.
 
         Args:
-            command: what the job does, for errors.
-            vm_id: the VM.
-            job_id: the job.
-            is_done: whether the VM, as it is seen, is as it is to be.
-            end: patience, by ``time.monotonic``.
-            project: whether the VM is a project's.
+            command: the command of the job, for errors.
+            vm_id: the id of the VM.
+            job_id: the id of the job.
+            is_done: returns True if the VM, or None for a missing VM, has the desired state.
+            end: the deadline on the clock of ``time.monotonic``.
+            project: whether the VM belongs to a project.
 
         Raises:
-            JobFailed: it did not come to that.
-            NotAnswered: nor did it become clear in time.
-            CallRefused: the VM cannot be seen.
+            JobFailed: the job failed.
+            NotAnswered: the result was not known at the deadline.
+            CallRefused: the VM cannot be read.
         """
         looks = 0
         while time.monotonic() < end:
@@ -196,7 +213,8 @@ class Calls:
         """Make a call that starts a job, wait for the end of the job, and return its result.
 
         Raises:
-            CallRefused, NotAnswered, JobFailed: see there.
+            CallRefused, NotAnswered: the call failed, or the job did not end before ``end``.
+            JobFailed: the job failed.
         """
         ticket = self.call(command, parameters, timeout_s=max(end - time.monotonic(), 1.0))
         pause = self.poll_s / 4
@@ -211,11 +229,11 @@ class Calls:
         raise NotAnswered(command, f"job {ticket['jobid']} has not ended in time", was_sent=True)
 
     def has_ended(self, command: str, job_id: str) -> bool | None:
-        """Return whether a job has ended with success, or None if CloudStack does not have the job any more.
+        """Return whether a job has ended with success, or None if CloudStack no longer knows the job.
 
         Raises:
-            JobFailed: it failed.
-            NotAnswered, CallRefused: it cannot be seen.
+            JobFailed: the job failed.
+            NotAnswered, CallRefused: the job cannot be queried.
         """
         try:
             return self._has_ended(command, job_id)
@@ -248,7 +266,7 @@ class _Watch:
         """Return the VM from a list call that begins after now, or None if the list does not contain the VM.
 
         Raises:
-            CallRefused, NotAnswered: nothing could be seen.
+            CallRefused, NotAnswered: the list call failed.
         """
         key = (project, vm_id)
         with self._changed:
@@ -271,7 +289,10 @@ class _Watch:
                     del self._wanted[key]
 
     def _make_round(self) -> None:
-        """Read all VMs once, without holding the lock. A failure is reported to all waiting callers."""
+        """Read all VMs for which threads wait once, without the lock.
+
+        An error is stored for all waiting threads.
+        """
         self._is_looking = True
         pause = self._last + self._poll_s - time.monotonic()
         self._changed.release()

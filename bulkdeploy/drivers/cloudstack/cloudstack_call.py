@@ -1,4 +1,4 @@
-"""A call about one guest and its VM in CloudStack (one file: one class)."""
+"""A driver call for one guest and its VM in the upstream CloudStack (one file: one class)."""
 
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,7 +26,7 @@ UNDER_WAY = ("Starting", "Stopping", "Migrating")
 
 
 class CloudStackCall(FencedCall):
-    """A call about one guest and its VM in CloudStack."""
+    """A driver call for one guest and its VM in the upstream CloudStack."""
 
     def __init__(
         self,
@@ -47,15 +47,15 @@ class CloudStackCall(FencedCall):
         return id_of(self.guest, 1 if self.noted is None else self.noted.attempt)
 
     def check_place(self, step: str, row: Row) -> None:
-        """Refuse a call for a host that does not have the VM."""
+        """Raise a DriverError if the VM is on another host than the call's."""
         if self.host is not None and row.get("hostid") not in (None, host_id_of(self.host)):
             raise self.error(step, f"VM {row['id']} is on host {row.get('hostname', row['hostid'])}")
 
     def try_to(self, step: str, make: Callable[[], T]) -> T:
-        """Make API calls, and convert their errors to driver errors.
+        """Call ``make`` and return its result, with API errors converted to driver errors.
 
         Raises:
-            DriverError: see there.
+            DriverError: ``make`` raised CallRefused, NotAnswered or JobFailed.
         """
         try:
             return make()
@@ -63,15 +63,27 @@ class CloudStackCall(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def request(self, step: str, command: str, **parameters: str) -> Row:
-        """Return a call that answers a job, and the job's end; see ``try_to``."""
+        """Make an API call that starts a job, wait for the job, and return its result.
+
+        Raises:
+            DriverError: the call or the job failed.
+        """
         return self.try_to(step, lambda: self.calls.run(command, parameters, end=self.end))
 
     def look(self, step: str, *details: str) -> Row | None:
-        """Return the VM now; see ``try_to``."""
+        """Return the current state of the VM, or None if the VM does not exist.
+
+        Raises:
+            DriverError: the state cannot be read.
+        """
         return self.try_to(step, lambda: self.calls.look(self.vm_id, "min", *details, timeout_s=self.left))
 
     def at_rest(self, step: str, *details: str) -> Row | None:
-        """Wait until no job changes the VM or is queued for it, and return the VM, or None if it does not exist."""
+        """Wait until no job changes the VM or is queued for it, and return the VM, or None if it does not exist.
+
+        Raises:
+            DriverError: a job is still running when the time of the call has run out, or the VM cannot be read.
+        """
         row = self.look(step, *details)
         while row is not None and is_changing(row):
             if self.is_over:
@@ -82,7 +94,11 @@ class CloudStackCall(FencedCall):
         return row
 
     def running(self, step: str, *details: str) -> Row:
-        """Return the VM, which runs on the call's host."""
+        """Return the VM after all its jobs have ended.
+
+        Raises:
+            DriverError: the VM does not run on the call's host.
+        """
         row = self.at_rest(step, *details)
         if row is None or row["state"] != RUNNING:
             raise self.error(step, "the guest does not run")
@@ -100,9 +116,9 @@ class CloudStackCall(FencedCall):
         )
 
     def migrate(self, row: Row) -> None:
-        """Move the VM to the call's host."""
+        """Migrate the running VM to the call's host, and wait for the end of the migration."""
         if self.host is None:
-            raise self.error("migrate", "it has no host")
+            raise self.error("migrate", "the call has no destination host")
         there = host_id_of(self.host)
         self._job(
             "migrate",
@@ -120,9 +136,12 @@ class CloudStackCall(FencedCall):
         row: Row,
         is_done: Callable[[Row | None], bool],
     ) -> None:
-        """Run an upstream job on the VM and wait for its end.
+        """Start an upstream job for the VM and wait for its end.
 
         If the job fails, but ``is_done`` is true for the VM afterwards, the job counts as successful.
+
+        Raises:
+            DriverError: the job failed.
         """
         try:
             ticket = self.calls.call(command, parameters, timeout_s=self.left)
@@ -135,7 +154,7 @@ class CloudStackCall(FencedCall):
                 raise failure(step, self.host_name, error) from error
 
     def scale(self, step: str, row: Row, guest: GuestSpec, order: GuestOrder) -> None:
-        """Change the sizes of the VM to those of the guest, with the service offering that was ordered."""
+        """Change CPU and memory of the VM to those of the guest and the VM's offering, if they differ."""
         if sizes_of(row) != (guest.cpu_number, guest.cpu_mhz, guest.memory_mib):
             self.request(
                 step,
@@ -159,7 +178,10 @@ class CloudStackCall(FencedCall):
             self.delete_volume(volume)
 
     def _root_uuid(self) -> UUID | None:
-        """Return the uuid of the root volume from the records or, for an imported VM, from CloudStack."""
+        """Return the uuid of the root volume from the records or, for an imported VM, from CloudStack.
+
+        Returns None if the VM does not exist.
+        """
         if self.noted is not None and self.noted.root_uuid is not None:
             return self.noted.root_uuid
         rows = self.try_to(
@@ -173,7 +195,7 @@ class CloudStackCall(FencedCall):
         return self.noted is not None and self.noted.root_uuid is not None
 
     def destroy(self) -> None:
-        """Expunge the VM in any state. Its data volumes are kept. Its id is not used again."""
+        """Expunge the VM in any state. Its data volumes are kept. Its id is never used again."""
         row = self.at_rest("delete")
         if row is not None:
             self.check_place("delete", row)
@@ -198,7 +220,7 @@ class CloudStackCall(FencedCall):
             raise failure("delete", self.host_name, error) from error
 
     def _await_deployment(self) -> None:
-        """Wait for the end of the job that deploys the VM: until then it may come into being."""
+        """Wait for the end of the job that deploys the VM, because the VM may appear until then."""
         try:
             while self.calls.has_ended("deployVirtualMachine", job_id_of(self.vm_id)) is False:
                 if self.is_over:
@@ -210,7 +232,10 @@ class CloudStackCall(FencedCall):
             raise failure("delete", self.host_name, error) from error
 
     def volume_row(self, step: str, volume_uuid: UUID, vm: Row | None) -> Row | None:
-        """Return a volume of the VM, or None if CloudStack does not have it."""
+        """Return the row of a volume in CloudStack, or None if the volume does not exist.
+
+        ``vm`` is the row of the VM, by which its root volume is found.
+        """
         if vm is not None and self.noted is not None and volume_uuid == self.noted.root_uuid:
             rows = self.try_to(
                 step, lambda: self.calls.volumes(virtualmachineid=vm["id"], type=ROOT, timeout_s=self.left)
@@ -224,7 +249,7 @@ class CloudStackCall(FencedCall):
         return id_of(volume_uuid, 1 if noted is None else noted.attempt)
 
     def resize(self, step: str, row: Row, size_bytes: int) -> None:
-        """Resize a volume to a size that is rounded up to whole GiB."""
+        """Resize a volume to ``size_bytes``, rounded up to whole GiB. Nothing is done if it has this size."""
         size = -(-size_bytes // GIB)
         if int(row["size"]) == size * GIB:
             return
@@ -232,7 +257,13 @@ class CloudStackCall(FencedCall):
         self.request(step, "resizeVolume", id=row["id"], size=str(size), **smaller)
 
     def delete_volume(self, volume_uuid: UUID) -> None:
-        """Delete a data volume, which no VM that runs has. Its id is used up."""
+        """Delete a data volume, which is detached from a stopped VM first.
+
+        Its id is never used again.
+
+        Raises:
+            DriverError: the VM of the volume runs, or CloudStack failed.
+        """
         row = self.volume_row("delete", volume_uuid, None)
         if row is None:
             return
@@ -253,7 +284,7 @@ class CloudStackCall(FencedCall):
     def give_volumes(self, step: str, vm: Row, guest: GuestSpec, order: GuestOrder) -> None:
         """Attach the guest's data volumes to the VM and detach all others.
 
-        Volumes that are too small are enlarged.
+        Missing volumes are created, and volumes that are too small are enlarged.
         """
         there = self.try_to(step, lambda: self.calls.volumes(virtualmachineid=vm["id"], timeout_s=self.left))
         attached = {row["id"]: row for row in there if row["type"] != ROOT}
@@ -272,7 +303,11 @@ class CloudStackCall(FencedCall):
                 self.resize(step, row, volume.size_bytes)
 
     def _made(self, step: str, volume_id: str, volume: VolumeSpec, order: GuestOrder) -> Row:
-        """Return a data volume, which is created if it does not exist."""
+        """Return the row of a data volume, which is created if it does not exist.
+
+        Raises:
+            DriverError: the volume existed before and is lost, or has no disk offering.
+        """
         row = self.volume_row(step, volume.uuid, None)
         if row is not None:
             return row
@@ -321,7 +356,10 @@ class CloudStackCall(FencedCall):
             self.write_addresses(self.look(step, "nics"))
 
     def write_addresses(self, vm: Row | None) -> None:
-        """Write the addresses that CloudStack gave to the VM's nics."""
+        """Write the addresses that CloudStack assigned to the VM's NICs into the service's rows.
+
+        ``vm`` is the row of the VM; nothing is written if it is None or has no NICs.
+        """
         if vm is None or not vm.get("nic"):
             return
         nics = sorted(vm["nic"], key=lambda nic: int(nic.get("deviceid") or 0))
@@ -341,7 +379,7 @@ class CloudStackCall(FencedCall):
 
 
 def host_id_of(host: HostAddress) -> str:
-    """Return the id of a host in CloudStack: from the host's url, or, for imported hosts, the host's uuid."""
+    """Return the id of a host in CloudStack: the id in the host's url or, without such a url, the host's uuid."""
     parts = urlsplit(host.url or "")
     return (parts.hostname if parts.scheme == SCHEME else None) or str(host.uuid)
 
@@ -355,12 +393,12 @@ def is_changing(row: Row) -> bool:
 
 
 def sizes_of(row: Row) -> tuple[int, int, int]:
-    """Return cores, MHz and MiB of a VM."""
+    """Return the number of cores, MHz per core and MiB of memory of a VM's row."""
     return int(row.get("cpunumber", 0)), int(row.get("cpuspeed", 0)), int(row.get("memory", 0))
 
 
 def requested_addresses(nic: NicSpec) -> dict[str, str]:
-    """Return the addresses of a NIC that a caller chose.
+    """Return the MAC and IP addresses of a NIC that a caller requested, by ``mac`` and ``ip``.
 
     CloudStack chooses the others, because only CloudStack knows which addresses its routers, system VMs and VMs
     use.
@@ -374,7 +412,7 @@ def requested_addresses(nic: NicSpec) -> dict[str, str]:
 
 
 def _is_nic(there: Row, nic: NicSpec) -> bool:
-    """Return whether a nic in CloudStack is in the network and has the addresses that a caller named."""
+    """Return whether a NIC in CloudStack has the network and the requested addresses of ``nic``."""
     requested = requested_addresses(nic)
     if "mac" in requested and there["macaddress"].lower() != requested["mac"].lower():
         return False
@@ -383,7 +421,10 @@ def _is_nic(there: Row, nic: NicSpec) -> bool:
 
 
 def custom_sizes(guest: GuestSpec, order: GuestOrder) -> dict[str, str]:
-    """Return the sizes that the offering leaves open. CloudStack rejects other sizes in a call."""
+    """Return the parameters for the sizes that the offering leaves to the call.
+
+    CloudStack rejects a call that contains other sizes.
+    """
     sizes = {"cpuNumber": guest.cpu_number, "cpuSpeed": guest.cpu_mhz, "memory": guest.memory_mib}
     return {f"details[0].{name}": str(size) for name, size in sizes.items() if name in order.custom_sizes}
 

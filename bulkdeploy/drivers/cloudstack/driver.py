@@ -1,9 +1,10 @@
 """The driver for an upstream CloudStack: docs/explanation/cloudstack-driver.md (one file: one class).
 
-A guest is a VM there, on the host that was planned (``hostid``), under an id that we choose (``customid``), so that
-CloudStack itself refuses a second one; after a lost answer it is found by that id before anything is repeated. Ids
-are given once for ever, of removed VMs, too: what was removed comes back under its next attempt's id. Fences and
-the one host that may have a guest stand in the service's records.
+A guest is a VM in the upstream CloudStack, on the planned host (``hostid``), under an id that the service chooses
+(``customid``). CloudStack itself therefore rejects a second VM with this id, and after a lost response the VM is
+found by its id before a call is repeated. CloudStack never reuses ids, not even those of removed VMs, so a removed
+VM is created again under the id of its next attempt. The service's records contain the fences and the only host
+that may have a guest.
 """
 
 import time
@@ -98,11 +99,15 @@ class CloudStackDriver(
         self._client.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Return the host ``cloudstack://ID`` of CloudStack's."""
+        """Return the hardware of the host with the url ``cloudstack://ID``, where ID is its id in CloudStack.
+
+        Raises:
+            DriverError: the url is invalid, CloudStack does not have the host, or CloudStack does not answer.
+        """
         parts = urlsplit(host.access.url)
         if parts.scheme != SCHEME or not parts.hostname:
             raise DriverError(
-                "connect", ANY_HOST, "its url must be cloudstack://ID of a host there", transient=False
+                "connect", ANY_HOST, "the url must be cloudstack://ID with the id of a host", transient=False
             )
         try:
             answer = self._calls.call("listHosts", {"id": parts.hostname, "type": "Routing"}, timeout_s=timeout_s)
@@ -156,7 +161,7 @@ class CloudStackDriver(
                 call.stop("stop", row, forced=True)
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """Return whether CloudStack reports that its host is Up."""
+        """Return whether CloudStack reports the host as Up. An error counts as False."""
         named = {"id": host_id_of(host), "type": "Routing"}
         try:
             rows = rows_in(self._calls.call("listHosts", named, timeout_s=timeout_s))
@@ -184,7 +189,10 @@ class CloudStackDriver(
         fence: int,
         timeout_s: float,
     ) -> None:
-        """Destroy a VM. If its root volume is not among ``volume_uuids``, the VM is stopped and kept."""
+        """Destroy a VM and delete these volumes.
+
+        If the VM's root volume is not among ``volume_uuids``, the VM is stopped and kept.
+        """
         with self._in_turn("delete", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("delete")
             call.remove(frozenset(volume_uuids))
@@ -259,7 +267,7 @@ class CloudStackDriver(
                 raise DriverError(
                     "resize",
                     call.host_name,
-                    "the guest runs, but the change needs a stopped guest",
+                    "a volume can shrink only while the guest is stopped",
                     transient=False,
                 )
             call.resize("resize", there, volume.size_bytes)
@@ -301,7 +309,7 @@ class CloudStackDriver(
                 yield uuid, UUID(row["storageid"]), int(row["size"])
 
     def _volumes(self) -> Iterator[tuple[UUID, Row]]:
-        """Yield this service's volumes with their uuids here.
+        """Yield the rows of this service's volumes with their uuids in the service.
 
         Root volumes are identified by their VMs, other volumes by the ids that this service chose for them.
         """
@@ -319,16 +327,21 @@ class CloudStackDriver(
                 yield UUID(row["id"]), row
 
     def _ours(self, ids: Sequence[str], known: Callable[[Sequence[UUID]], frozenset[UUID]]) -> Mapping[str, UUID]:
-        """Return the ids of the service's own VMs among these of CloudStack, with the service's uuids."""
+        """Return the uuids of this service's VMs by their ids in CloudStack.
+
+        Args:
+            ids: the ids in CloudStack to examine.
+            known: returns those uuids that are VMs of this service.
+        """
         by_id = _by_id(self._records.counterparts.all())
         others = [UUID(one) for one in ids if one not in by_id]
         return by_id | {str(uuid): uuid for uuid in known(others)}
 
     def _all(self, command: str, **restricted: str) -> list[Row]:
-        """Return all rows of a list, those of projects, too.
+        """Return all rows of a list command, including rows of projects.
 
         Raises:
-            DriverError: not all of them could be read; absence would mean nothing.
+            DriverError: some rows could not be read, so that a missing row would prove nothing.
         """
         rows: list[Row] = []
         for owned in OF_EACH_OWNER:
@@ -337,7 +350,7 @@ class CloudStackDriver(
             except (CallRefused, NotAnswered) as error:
                 raise failure("list", ANY_HOST, error) from error
             if not listed.is_whole:
-                text = f"{command} gave {len(listed.rows)} of {listed.count} rows"
+                text = f"{command} returned {len(listed.rows)} of {listed.count} rows"
                 raise DriverError("list", ANY_HOST, text, transient=True)
             rows += listed.rows
         return list({row["id"]: row for row in rows}.values())
@@ -352,9 +365,9 @@ class CloudStackDriver(
     def _in_turn(
         self, step: str, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
     ) -> Iterator[CloudStackCall]:
-        """Yield a call that changes the guest.
+        """Yield a call that changes the guest, while other calls of this process for the guest wait.
 
-        Its records are read after earlier calls for the guest have ended.
+        The guest's records are read after earlier calls have ended.
         """
         end = time.monotonic() + timeout_s
         name = ANY_HOST if host is None else host.name
@@ -363,7 +376,10 @@ class CloudStackDriver(
 
 
 def _by_id(noted: Mapping[UUID, Counterpart]) -> dict[str, UUID]:
-    """Return the noted guests by the ids of all their attempts. So a VM that a delayed call made is found, too."""
+    """Return the uuids of recorded VMs and volumes by the ids of all their attempts.
+
+    The ids of earlier attempts are included because a delayed call may still create a VM under such an id.
+    """
     return {id_of(uuid, number): uuid for uuid, one in noted.items() for number in range(1, one.attempt + 1)}
 
 

@@ -10,20 +10,26 @@ from bulkdeploy.drivers.options import DriverOptions
 class CloudStackOptions(DriverOptions):
     """Options of ``[driver.cloudstack]``."""
 
-    url: str = Field(pattern="^https?://", description="Its API, such as https://cloud.example.org/client/api.")
+    url: str = Field(
+        pattern="^https?://", description="URL of the API, such as https://cloud.example.org/client/api."
+    )
     apikey: SecretStr = Field(min_length=1, description="API key of a root admin's user.")
-    secretkey: SecretStr = Field(min_length=1, description="Its secret key.")
+    secretkey: SecretStr = Field(min_length=1, description="Secret key of this user.")
     ca_file: Path | None = Field(
-        default=None, description="File of certificates that vouch for it. Unset: the system's authorities do."
+        default=None,
+        description="File with certificates of the authorities that signed its certificate. Unset: public ones.",
     )
     calls_per_second: float = Field(
-        default=20.0, gt=0, le=1000, description="Most calls a second of one process; 429 makes it wait besides."
+        default=20.0,
+        gt=0,
+        le=1000,
+        description="Most calls per second of one process. Status 429 slows it down further.",
     )
     jobs_at_once: int = Field(
-        default=20, ge=1, le=1000, description="Most VMs that one process has deployed, started or moved at a time."
+        default=20, ge=1, le=1000, description="Most VMs that one process deploys, starts or migrates at a time."
     )
     poll_seconds: float = Field(
-        default=1.0, gt=0, le=60, description="Seconds between two looks at all VMs that are waited for."
+        default=1.0, gt=0, le=60, description="Seconds between two polls of all VMs whose jobs are running."
     )
 
 

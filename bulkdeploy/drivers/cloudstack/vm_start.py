@@ -1,4 +1,4 @@
-"""The start of a VM in CloudStack."""
+"""The start of a VM in an upstream CloudStack."""
 
 import time
 from collections.abc import Sequence
@@ -23,7 +23,10 @@ from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.records import GuestOrder
 
 LOOKS_FOR_TAKEN = 30
-"""Looks for a VM whose id is taken until it counts as removed: lists are late by seconds."""
+"""The number of polls that look for a VM whose id is taken, because lists are late by seconds.
+
+If none of the polls finds the VM, the VM counts as removed.
+"""
 
 
 class VmStart:
@@ -35,10 +38,10 @@ class VmStart:
         self._made = False
 
     def run(self) -> None:
-        """Run the steps until the VM runs.
+        """Deploy or start the VM, whatever its current state is, until it runs on the call's host.
 
         Raises:
-            DriverError: see HypervisorDriver.
+            DriverError: the VM does not run, as for ``HypervisorDriver.ensure_running``.
         """
         call = self._call
         self._check_password()
@@ -68,7 +71,7 @@ class VmStart:
             )
 
     def _next(self, row: Row | None) -> Row | None:
-        """Take the next step towards a running VM, and return the VM afterwards."""
+        """Run the next step towards a running VM, and return the VM afterwards, or None if it does not exist."""
         call = self._call
         state = None if row is None else row["state"]
         if row is not None and is_changing(row):
@@ -107,6 +110,9 @@ class VmStart:
         """Return the VM whose id CloudStack reported as taken.
 
         An earlier deploy call for the VM succeeded or is in progress, although its response was lost.
+
+        Raises:
+            DriverError: the VM is not listed, so it was removed.
         """
         call = self._call
         for _ in range(LOOKS_FOR_TAKEN):
@@ -116,7 +122,10 @@ class VmStart:
         raise call.error("boot", f"{refused}; but CloudStack lists no VM with this id")
 
     def _start(self, row: Row) -> Row | None:
-        """Apply the guest's size, volumes, NICs and keys to a stopped VM, and start it."""
+        """Apply the guest's size, volumes, NICs and keys to a stopped VM, and start it.
+
+        Return the VM afterwards.
+        """
         call, guest = self._call, self._guest
         call.check_fence("boot")
         row = call.look("boot", "nics", "servoff") or row
@@ -143,10 +152,13 @@ class VmStart:
         return self._settled("startVirtualMachine", str(ticket["jobid"]), ())
 
     def _settled(self, command: str, job_id: str, enough: Sequence[str]) -> Row | None:
-        """Return the VM after its job has ended or after the VM has reached a final state.
+        """Wait until the job has ended or the VM runs or has failed, and return the VM.
+
+        If ``enough`` is not empty, only the end of the job counts. Failures that the next step can handle are
+        ignored.
 
         Raises:
-            DriverError: the job failed, and not since its server was restarted.
+            DriverError: the job failed for another reason than a restart of its management server.
         """
         call = self._call
         states = (RUNNING, ERROR)
@@ -182,7 +194,7 @@ class VmStart:
         return row
 
     def _after(self, command: str, job_id: str) -> Row | None:
-        """Return the VM after the job's end."""
+        """Wait until the job has ended, and return the VM, or None if the VM does not exist."""
         call = self._call
         pause = call.calls.poll_s / 4
         while call.calls.has_ended(command, job_id) is False:
@@ -193,7 +205,7 @@ class VmStart:
         return call.calls.look(call.vm_id, timeout_s=call.left)
 
     def _seen(self) -> Row | None:
-        """Return the VM as the next shared poll finds it.
+        """Return the VM as the next shared poll finds it, or None if the VM does not exist.
 
         Failed polls are repeated until the time of the call is over.
         """

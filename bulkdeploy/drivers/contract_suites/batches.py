@@ -1,4 +1,4 @@
-"""The contract of drivers that take many calls at once: each call ends as it would by itself."""
+"""The contract of drivers that accept many calls at once: each call ends as it would end alone."""
 
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,11 +12,11 @@ from bulkdeploy.drivers.guests import GuestSpec, PowerState
 from bulkdeploy.drivers.hosts import HostAddress
 
 MANY = 16
-"""Guests of one batch, over two hosts."""
+"""The number of guests in one batch, which are placed on two hosts."""
 
 
 def begin(driver: BatchDriver, calls: Sequence[GuestCall]) -> list[DriverError | None]:
-    """Begin a batch, and return how each call ended."""
+    """Run a batch of calls, and return the error of each call in order, or None for a call that succeeded."""
     answers = driver.begin(calls, timeout_s=PATIENCE_S)
     assert len(answers) == len(calls)
     return [_end(answer) for answer in answers]
@@ -41,7 +41,7 @@ def remove(host: HostAddress | None, guest: GuestSpec, fence: int = 1) -> Remove
 
 
 class BatchContract:
-    """A batch does what its calls would do one by one, in any order."""
+    """The contract of ``BatchDriver``: a batch does what its calls would do one by one, in any order."""
 
     @pytest.fixture
     def batches(self, rig: Rig) -> BatchDriver:
@@ -51,9 +51,9 @@ class BatchContract:
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_batch_makes_all_its_guests(self, rig: Rig, batches: BatchDriver, times: int) -> None:
-        """Each guest runs on its own host with its own volumes, whether asked once or often.
+        """Each guest of a batch runs on its own host with its own volumes, also if the batch is repeated.
 
-        One more batch removes all.
+        A batch of removals removes all guests and volumes, also if it is repeated.
         """
         placed = [(rig.hosts[number % 2], rig.new_guest()) for number in range(MANY)]
         for _ in range(times):
@@ -68,7 +68,7 @@ class BatchContract:
         assert (guests_of(rig.driver), rig.volumes()) == ({}, set())
 
     def test_calls_of_all_kinds_go_together(self, rig: Rig, batches: BatchDriver) -> None:
-        """Starts, stops and removals, with a host and without, in one batch."""
+        """Starts, stops and removals, with and without a host, succeed in one batch."""
         host, (new, stopped, removed, lost) = rig.hosts[0], [rig.new_guest() for _ in range(4)]
         assert begin(batches, [start(host, guest) for guest in (stopped, removed, lost)]) == [None] * 3
         calls: list[GuestCall] = [
@@ -82,7 +82,10 @@ class BatchContract:
         assert rig.volumes() == {*volume_uuids(new), *volume_uuids(stopped)}
 
     def test_one_that_fails_fails_alone(self, rig: Rig, batches: BatchDriver) -> None:
-        """The others are made; it says its own host and step, and by itself it can be made later."""
+        """If one call of a batch fails, the other guests run.
+
+        The error names the host and the step of the failed call. The same call succeeds later.
+        """
         placed = [(rig.hosts[number % 2], rig.new_guest()) for number in range(4)]
         rig.fail_next(rig.start_steps[-1])
         ends = begin(batches, [start(host, guest) for host, guest in placed])
@@ -96,7 +99,7 @@ class BatchContract:
         assert begin(batches, [start(host, guest)]) == [None]
 
     def test_one_that_is_refused_is_refused_alone(self, rig: Rig, batches: BatchDriver) -> None:
-        """A guest that runs on another host stays there, and the rest of the batch is made."""
+        """A guest that runs on another host stays there, and the other calls of the batch succeed."""
         here, there = rig.hosts[:2]
         elsewhere, one, other = (rig.new_guest() for _ in range(3))
         assert begin(batches, [start(there, elsewhere)]) == [None]
@@ -107,12 +110,12 @@ class BatchContract:
         assert guests_of(rig.driver)[elsewhere.uuid].host_uuid == there.uuid
 
     def test_the_largest_batch_is_taken(self, rig: Rig, batches: BatchDriver) -> None:
-        """A driver takes as many calls as it declares, here for guests that never existed."""
+        """A driver accepts as many calls as it declares, here for guests that never existed."""
         calls = [remove(None, rig.new_guest()) for _ in range(batches.largest_batch)]
         assert begin(batches, calls) == [None] * batches.largest_batch
 
     def test_batches_that_meet_make_each_guest_once(self, rig: Rig, batches: BatchDriver) -> None:
-        """Threads that ask for the same guests in any order all get an answer, and there is one of each."""
+        """If threads start the same guests in different orders, all calls succeed and each guest exists once."""
         placed = [(rig.hosts[number % 2], rig.new_guest()) for number in range(MANY)]
 
         def request(number: int) -> list[DriverError | None]:

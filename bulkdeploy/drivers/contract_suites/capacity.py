@@ -1,6 +1,6 @@
-"""The contract of hypervisors that count capacity, as the simulator does.
+"""The contract of hypervisors that reject guests beyond the capacity of a host, such as the simulator.
 
-Others promise until memory is exhausted.
+Other hypervisors accept guests until their memory is exhausted.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,10 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 def assert_has_capacity(rig: Rig, caller: Caller, host: HostAddress, guests: int) -> None:
-    """The host takes so many more guests, and then transiently none."""
+    """Assert that the host accepts exactly this number of further guests.
+
+    The next guest must be rejected with a transient error.
+    """
     for _ in range(guests):
         caller.run(host, rig.new_guest())
     with pytest.raises(DriverError) as refused:
@@ -27,14 +30,17 @@ def assert_has_capacity(rig: Rig, caller: Caller, host: HostAddress, guests: int
 
 
 class CapacityContract:
-    """No host runs more guests than it has capacity for, and capacity is given back.
+    """The contract that a host never runs more guests than it has capacity for, and that capacity is released.
 
-    Subclasses give the fixtures ``rig``, ``caller`` and ``room``: how many guests of ``rig.new_guest()`` each host
-    holds, 3 to 12. Running guests move, grow and shrink.
+    Subclasses define the fixtures ``rig``, ``caller`` and ``capacity``: the number of guests of ``rig.new_guest()``
+    that each host can run, from 3 to 12. The driver must support live migration and live scaling.
     """
 
     def test_capacity_holds_against_many_callers(self, rig: Rig, caller: Caller, capacity: int) -> None:
-        """A host that many threads fill at once runs what it has room for, and says transiently no to the rest."""
+        """If many threads start guests on one host, as many guests run as the host has capacity for.
+
+        The other starts fail with a transient error.
+        """
         guests = [rig.new_guest() for _ in range(capacity * 3)]
 
         def request(guest: GuestSpec) -> DriverError | None:
@@ -52,7 +58,7 @@ class CapacityContract:
 
     @pytest.mark.parametrize("gone", ["stopped", "removed"])
     def test_room_comes_back(self, rig: Rig, caller: Caller, capacity: int, gone: str) -> None:
-        """The capacity of a guest is free again once the guest is stopped or removed."""
+        """The capacity of a guest is available again after the guest is stopped or removed."""
         guests = [rig.new_guest() for _ in range(capacity)]
         for guest in guests:
             caller.run(rig.hosts[0], guest)
@@ -63,7 +69,7 @@ class CapacityContract:
         assert_has_capacity(rig, caller, rig.hosts[0], 1)
 
     def test_a_batch_fills_a_host_and_no_more(self, rig: Rig, capacity: int) -> None:
-        """Guests for which there is no capacity fail with a transient error; the others run."""
+        """The guests of a batch that exceed the capacity fail with a transient error; the others run."""
         assert isinstance(rig.driver, BatchDriver)
         ends = begin(rig.driver, [start(rig.hosts[0], rig.new_guest()) for _ in range(capacity + 3)])
         assert ends.count(None) == capacity
@@ -72,7 +78,7 @@ class CapacityContract:
     def test_opposite_calls_at_once_leave_the_room_that_is_there(
         self, rig: Rig, caller: Caller, capacity: int
     ) -> None:
-        """A guest that is made and removed at once takes one place, or none."""
+        """A guest that is started and removed concurrently uses capacity only if it exists afterwards."""
         guest = rig.new_guest()
 
         def request(number: int) -> None:
@@ -87,7 +93,7 @@ class CapacityContract:
         assert_has_capacity(rig, caller, rig.hosts[0], capacity - len(guests_of(rig.driver)))
 
     def test_a_move_takes_its_room_along(self, rig: Rig, caller: Caller, capacity: int) -> None:
-        """The source has it again, the destination has it no more."""
+        """A migration releases the capacity of the source and uses capacity of the destination."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.migrate(rig.hosts[0], rig.hosts[1], guest)
@@ -95,7 +101,7 @@ class CapacityContract:
         assert_has_capacity(rig, caller, rig.hosts[1], capacity - 1)
 
     def test_a_full_host_takes_nobody(self, rig: Rig, caller: Caller, capacity: int) -> None:
-        """A destination without room refuses, transiently, and the guest stays where it is."""
+        """A migration to a full host fails with a transient error, and the guest remains on its host."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         for _ in range(capacity):
@@ -108,7 +114,7 @@ class CapacityContract:
     def test_guests_that_change_places_at_once_leave_both_hosts_adding_up(
         self, rig: Rig, caller: Caller, capacity: int
     ) -> None:
-        """When moves in both directions meet, each host has capacity for the guests that it does not run."""
+        """After concurrent migrations in both directions, the used capacity of each host matches its guests."""
         guests = [rig.new_guest() for _ in range(capacity)]
         for guest in guests:
             caller.run(rig.hosts[0], guest)
@@ -125,7 +131,7 @@ class CapacityContract:
             assert_has_capacity(rig, caller, host, capacity - there)
 
     def test_a_running_guest_shrinks_and_gives_room(self, rig: Rig, caller: Caller, capacity: int) -> None:
-        """Grown, it takes the room of two; back at its sizes, that of one."""
+        """A guest that grows and shrinks again uses only the capacity of its current size."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.scale(rig.hosts[0], replace(guest, cpu_number=2, memory_mib=2 * guest.memory_mib))

@@ -1,4 +1,4 @@
-"""The contract of every driver for calls that overlap: each touches only its own guest."""
+"""The contract of every driver for concurrent calls: each call changes only its own guest."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,10 +12,13 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class ConcurrencyContract:
-    """Calls at once and undo. Part of ``DriverContract``, which gives the fixtures ``rig`` and ``caller``."""
+    """The contract for concurrent calls and for the undoing of failed starts.
+
+    It is a part of ``DriverContract``, which defines the fixtures ``rig`` and ``caller``.
+    """
 
     def test_undoing_a_start_touches_no_other_guest(self, rig: Rig, caller: Caller) -> None:
-        """The removal after a failed start leaves a guest alone that was made before, with its volumes."""
+        """The removal of a guest after its failed start changes no other guest and no volume of another guest."""
         other = rig.new_guest()
         caller.run(rig.hosts[0], other)
         for step in rig.start_steps:
@@ -29,7 +32,7 @@ class ConcurrencyContract:
             assert rig.volumes() == set(volume_uuids(other))
 
     def test_guests_that_come_and_go_at_once_are_strangers(self, rig: Rig, caller: Caller) -> None:
-        """Guests that are made while others are removed get identities of their own: each has only its volumes."""
+        """Guests that are created while others are removed have only their own volumes."""
         old, new = ([rig.new_guest() for _ in range(3)] for _ in range(2))
         for guest in old:
             caller.run(rig.hosts[0], guest)
@@ -49,7 +52,7 @@ class ConcurrencyContract:
         assert rig.volumes() == {volume for guest in new for volume in volume_uuids(guest)}
 
     def test_many_callers_of_one_guest_make_one(self, rig: Rig, caller: Caller) -> None:
-        """Threads that ask for one guest on all hosts at once get it once; only its host says yes."""
+        """If threads start one guest on all hosts, the guest exists once, and only calls for its host succeed."""
         guest = rig.new_guest()
 
         def request(number: int) -> HostAddress | None:
@@ -68,7 +71,7 @@ class ConcurrencyContract:
         assert rig.volumes() == set(volume_uuids(guest))
 
     def test_opposite_calls_at_once_end_in_one_of_the_two(self, rig: Rig, caller: Caller) -> None:
-        """Making and removing one guest at once leaves it whole, or nothing."""
+        """If a guest is started and removed concurrently, it exists with all its volumes, or nothing exists."""
         guest = rig.new_guest()
 
         def request(number: int) -> None:

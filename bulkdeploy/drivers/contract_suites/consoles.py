@@ -1,4 +1,4 @@
-"""The contract of drivers with consoles of guests."""
+"""The contract of drivers that open consoles of guests."""
 
 import select
 import socket
@@ -15,11 +15,11 @@ from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.hosts import HostAddress
 
 CLIENT_INIT = b"\x01"
-"""A client that lets others look, too."""
+"""The ClientInit message of a client that shares the screen with other clients."""
 
 
 def read(connected: socket.socket, size: int) -> bytes:
-    """Read a number of bytes, waiting for them."""
+    """Read exactly ``size`` bytes from a console. The test fails if they do not arrive in time."""
     received, ends = b"", time.monotonic() + PATIENCE_S
     while len(received) < size:
         assert select.select([connected], [], [], max(0.0, ends - time.monotonic()))[0], "the console is silent"
@@ -30,14 +30,14 @@ def read(connected: socket.socket, size: int) -> bytes:
 
 
 Connect = Callable[[Rig, HostAddress, UUID], socket.socket]
-"""Connects to a console of a guest."""
+"""A function that connects to the console of a guest on a host."""
 
 
 class VncConsoleContract(AbilityContract, of=VncConsoles):
-    """A running guest has a screen; one that does not run has none."""
+    """The contract of VNC consoles: only a running guest has a screen."""
 
     def test_a_running_guest_has_a_screen(self, rig: Rig, caller: Caller) -> None:
-        """Behind the handshake the server says how large it is and what it is called; there may be two viewers."""
+        """After the handshake, the server reports the size and the guest's name. Two viewers may connect."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         opened = [open_screen(rig, rig.hosts[0], guest.uuid) for _ in range(2)]
@@ -57,12 +57,12 @@ class VncConsoleContract(AbilityContract, of=VncConsoles):
 
 
 class SerialConsoleContract(AbilityContract, of=SerialConsoles):
-    """A running guest has a serial console; one that does not run has none."""
+    """The contract of serial consoles: only a running guest has a serial console."""
 
     def test_a_running_guest_has_a_serial_console(self, rig: Rig, caller: Caller) -> None:
         """The console opens, also again after it was closed.
 
-        While another client has it, it opens or is refused temporarily.
+        While one client has the console, a second client connects or gets a transient error.
         """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
@@ -96,7 +96,7 @@ def _assert_none_without_guest(rig: Rig, caller: Caller, connect: Connect) -> No
 
 
 def open_screen(rig: Rig, host: HostAddress, guest_uuid: UUID) -> socket.socket:
-    """Connect to the screen of a guest."""
+    """Connect to the VNC console of a guest."""
     return VncConsoles.of(rig.driver).open_vnc_console(host, guest_uuid, timeout_s=PATIENCE_S)
 
 

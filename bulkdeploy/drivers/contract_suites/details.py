@@ -1,4 +1,4 @@
-"""The contract of drivers whose hypervisor alone knows with which details guests were started."""
+"""The contract of drivers that report the details with which guests were started."""
 
 from bulkdeploy.drivers.abilities.details import DescribedGuests, GuestDetails, GuestNic
 from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller, Rig, guests_of
@@ -6,7 +6,7 @@ from bulkdeploy.drivers.guests import GuestSpec
 
 
 def details_of(guest: GuestSpec) -> GuestDetails:
-    """Return the details that are reported of a guest."""
+    """Return the details that a driver must report for a guest that was started from this specification."""
     return GuestDetails(
         guest.uuid,
         guest.name,
@@ -17,10 +17,13 @@ def details_of(guest: GuestSpec) -> GuestDetails:
 
 
 class DetailsContract(AbilityContract, of=DescribedGuests):
-    """Guests that no row knows can be given one again."""
+    """The contract of reported details, from which lost rows of guests can be written again."""
 
     def test_guests_tell_what_they_were_started_with(self, rig: Rig, caller: Caller) -> None:
-        """Name, template, volumes and nics in order, of all that are asked for; nothing of those that are gone."""
+        """The details contain the name, the template, the volumes and the NICs of each guest in order.
+
+        Removed guests are omitted.
+        """
         guests = [rig.new_guest() for _ in range(3)]
         for guest, host in zip(guests, (rig.hosts[0], rig.hosts[1], rig.hosts[1]), strict=True):
             caller.run(host, guest)

@@ -1,4 +1,4 @@
-"""The contract of drivers that plug volumes and nics into running guests."""
+"""The contract of drivers that attach volumes and NICs to running guests."""
 
 from dataclasses import replace
 
@@ -12,24 +12,30 @@ from bulkdeploy.drivers.guests import Guest, GuestSpec, PowerState
 
 
 def more(rig: Rig, guest: GuestSpec) -> GuestSpec:
-    """Return the guest with one more volume, and one more nic where nics can be plugged."""
+    """Return the guest with one more volume and, if the driver can hot-plug NICs, one more NIC."""
     nics = (rig.subjects.new_nic(),) if HotPlugNics in rig.driver.abilities else ()
     return replace(guest, volumes=(*guest.volumes, rig.subjects.new_volume()), nics=(*guest.nics, *nics))
 
 
 def assert_has(there: Guest, guest: GuestSpec) -> None:
-    """The guest runs with these devices and no others; a hypervisor need not know its nics."""
+    """Assert that the guest runs with exactly these volumes and NICs.
+
+    NICs are not checked if the hypervisor does not report their uuids.
+    """
     assert there.power is PowerState.RUNNING
     assert there.volume_uuids == set(volume_uuids(guest))
     assert there.nic_uuids is None or there.nic_uuids == {nic.uuid for nic in guest.nics}
 
 
 class DeviceContract(AbilityContract, of=DeviceChanges):
-    """A running guest has the devices that it was given last, all of them or those before."""
+    """The contract that a running guest has the devices of the last call, or those before a failed call."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_running_guest_gets_devices_and_loses_them(self, rig: Rig, caller: Caller, times: int) -> None:
-        """New volumes are made, asked once or often; what it loses stays on its pool, for the next guest."""
+        """New volumes are created, and detached volumes remain in their pool and can be attached to another guest.
+
+        The calls may be repeated.
+        """
         guest, other = rig.new_guest(), rig.new_guest()
         for one in (guest, other):
             caller.run(rig.hosts[0], one)
@@ -48,7 +54,7 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert_has(guests_of(rig.driver)[other.uuid], taking)
 
     def test_a_lost_volume_is_not_plugged(self, rig: Rig, caller: Caller) -> None:
-        """A volume that some guest had before is never made anew; the guest runs on with what it had."""
+        """A volume that existed before is never created again, and the guest keeps its previous devices."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         lost = replace(rig.subjects.new_volume(), was_made=True)
@@ -59,7 +65,7 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert_has(guests_of(rig.driver)[guest.uuid], guest)
 
     def test_a_volume_grows_as_it_is_plugged(self, rig: Rig, caller: Caller) -> None:
-        """An existing volume gets the size with which it is plugged; others stay as they are."""
+        """An existing volume grows to the size with which it is attached; other volumes keep their sizes."""
         guest, added = rig.new_guest(), rig.subjects.new_volume()
         caller.run(rig.hosts[0], guest)
         grown = replace(added, size_bytes=2 * added.size_bytes)
@@ -69,7 +75,7 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert sizes == {volume.uuid: volume.size_bytes for volume in (*guest.volumes, grown)}
 
     def test_a_volume_in_use_is_not_shared(self, rig: Rig, caller: Caller) -> None:
-        """A volume of a running or starting guest is given to no other guest, and cannot be removed."""
+        """A volume of a running guest cannot be attached to another guest and cannot be removed."""
         guest, other = rig.new_guest(), rig.new_guest()
         for one in (guest, other):
             caller.run(rig.hosts[0], one)
@@ -83,7 +89,10 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert_has(guests_of(rig.driver)[guest.uuid], larger)
 
     def test_a_failed_change_is_undone_by_its_opposite(self, rig: Rig, caller: Caller) -> None:
-        """The guest has what it had, a volume made for it is unattached, and the next call attaches it."""
+        """After a failed change and a call with the previous devices, the guest has its previous devices.
+
+        A new volume that the failed call created is unattached, and the next call attaches it.
+        """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = more(rig, guest)
@@ -99,7 +108,7 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert_has(guests_of(rig.driver)[guest.uuid], larger)
 
     def test_devices_go_with_the_guest(self, rig: Rig, caller: Caller) -> None:
-        """Plugged devices move with their guest if it can move, and are free once it is stopped."""
+        """Attached devices migrate with their guest, and can be removed after the guest is stopped."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = more(rig, guest)
@@ -114,7 +123,7 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert rig.volumes() == set(volume_uuids(guest))
 
     def test_what_does_not_run_gets_no_devices(self, rig: Rig, caller: Caller) -> None:
-        """A guest that is not there, or on another host, is an error that stays, and nothing is made."""
+        """For a guest that does not run, or runs on another host, the error is permanent and nothing is created."""
         guest = rig.new_guest()
         for where in (0, 1):
             with pytest.raises(DriverError) as refused:

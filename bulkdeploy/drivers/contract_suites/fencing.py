@@ -1,4 +1,4 @@
-"""The contract of drivers whose hypervisor checks fences."""
+"""The contract of drivers whose hypervisor or records check fences."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -17,10 +17,10 @@ from bulkdeploy.drivers.errors import DriverError, StaleFence
 
 
 class FencingContract:
-    """A caller that was overtaken by another changes nothing any more."""
+    """The contract that a caller with an outdated fence cannot change a guest."""
 
     def test_an_overtaken_fence_is_refused(self, rig: Rig) -> None:
-        """Every call with a lower fence than one seen for the guest is refused and changes nothing."""
+        """Every call with a lower fence than a previous call for the guest fails and changes nothing."""
         guest, late = rig.new_guest(), Caller(rig.driver, fence=4, timeout_s=rig.patience_s)
         with_memory = SnapshotSpec(uuid4(), with_memory=True)
         Caller(rig.driver, fence=5, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
@@ -47,7 +47,7 @@ class FencingContract:
         assert guests_of(rig.driver) == before
 
     def test_a_stopped_guest_is_not_reverted_by_who_comes_late(self, rig: Rig) -> None:
-        """Nor is a snapshot of it taken or removed."""
+        """A call with a lower fence can neither take, nor revert to, nor remove a snapshot of a stopped guest."""
         require(rig, Snapshots)
         guest, late, snapshot = (
             rig.new_guest(),
@@ -64,7 +64,7 @@ class FencingContract:
         newer.revert(None, guest, snapshot)
 
     def test_what_a_look_saw_stays_so_for_those_who_come_late(self, rig: Rig) -> None:
-        """A start with a lower fence than that of the look does not bring the guest back."""
+        """After a power query, a call with a lower fence cannot start the guest."""
         guest = rig.new_guest()
         assert Caller(rig.driver, fence=5, timeout_s=rig.patience_s).look(rig.hosts[0], guest) is None
         with pytest.raises(StaleFence):
@@ -72,7 +72,7 @@ class FencingContract:
         assert guests_of(rig.driver) == {}
 
     def test_the_same_or_a_higher_fence_is_let_in(self, rig: Rig) -> None:
-        """One lease may call as often as it likes, and the next lease takes over."""
+        """Calls with the same fence may be repeated, and calls with a higher fence succeed."""
         guest = rig.new_guest()
         for fence in (3, 3, 4):
             Caller(rig.driver, fence=fence, timeout_s=rig.patience_s).run(rig.hosts[0], guest)
@@ -81,7 +81,7 @@ class FencingContract:
 
     @pytest.mark.parametrize("how", ["stop", "remove"])
     def test_fences_outlive_the_guest(self, rig: Rig, how: str) -> None:
-        """A paused caller that wakes up after a removal (even of nothing) cannot make the guest anew."""
+        """After a removal or a stop, also of a missing guest, a call with a lower fence cannot create the guest."""
         guest, new = rig.new_guest(), Caller(rig.driver, fence=2, timeout_s=rig.patience_s)
         if how == "stop":
             new.stop(rig.hosts[0], guest)
@@ -92,7 +92,7 @@ class FencingContract:
         assert guests_of(rig.driver) == {}
 
     def test_a_refused_call_is_seen_too(self, rig: Rig) -> None:
-        """A call that is refused for another reason still overtakes older fences."""
+        """A call that is rejected for another reason still invalidates lower fences."""
         guest, old = rig.new_guest(), Caller(rig.driver, fence=1, timeout_s=rig.patience_s)
         old.run(rig.hosts[0], guest)
         with pytest.raises(DriverError):
@@ -101,7 +101,7 @@ class FencingContract:
             old.stop(rig.hosts[0], guest)
 
     def test_fences_are_per_guest(self, rig: Rig) -> None:
-        """A high fence of one guest says nothing about another."""
+        """A high fence of one guest does not affect calls for another guest."""
         Caller(rig.driver, fence=100, timeout_s=rig.patience_s).run(rig.hosts[0], rig.new_guest())
         guest = rig.new_guest()
         Caller(rig.driver, fence=1, timeout_s=rig.patience_s).run(rig.hosts[0], guest)

@@ -1,4 +1,4 @@
-"""The contract of all hypervisor drivers: guests run, stop and are removed as asked, whatever fails."""
+"""The contract of all hypervisor drivers for starting, stopping and removing guests, including failures."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -18,15 +18,15 @@ from bulkdeploy.drivers.guests import PowerState
 
 
 class DriverContract(ConcurrencyContract):
-    """Make-it-so calls, and the truth about what is there. Subclasses give the fixture ``rig``, a ``Rig``."""
+    """The contract of the calls that every driver has. Subclasses define the fixture ``rig``, a ``Rig``."""
 
     @pytest.fixture
     def caller(self, rig: Rig) -> Caller:
-        """Calls the driver under test."""
+        """Return a caller of the driver under test."""
         return Caller(rig.driver, timeout_s=rig.patience_s)
 
     def test_its_abilities_are_tested(self, rig: Rig) -> None:
-        """A driver is tested by the suites of its abilities and, if it takes batches, by the suite for these."""
+        """A driver inherits the suites of all its abilities and, if it accepts batches, ``BatchContract``."""
         needed: set[type] = {
             suite
             for suite, needs in AbilityContract.suites.items()
@@ -37,7 +37,7 @@ class DriverContract(ConcurrencyContract):
         assert sorted(suite.__name__ for suite in needed if not isinstance(self, suite)) == []
 
     def test_what_it_is_not_able_to_do_is_refused(self, rig: Rig, caller: Caller) -> None:
-        """A call for an absent ability is an error that stays, and the guest runs on as it was."""
+        """A call for a missing ability is a permanent error, and the guest continues unchanged."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         before = guests_of(rig.driver)
@@ -53,7 +53,7 @@ class DriverContract(ConcurrencyContract):
         assert guests_of(rig.driver) == before
 
     def test_running_guest_is_there_as_asked(self, rig: Rig, caller: Caller) -> None:
-        """A guest that was made runs on its host with its sizes and volumes."""
+        """A started guest runs on its host with the requested sizes and volumes."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         there = guests_of(rig.driver)[guest.uuid]
@@ -70,7 +70,7 @@ class DriverContract(ConcurrencyContract):
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_every_call_may_be_repeated(self, rig: Rig, caller: Caller, times: int) -> None:
-        """Running, stopping and removing again changes nothing and is no error."""
+        """A repeated start, stop or removal succeeds and changes nothing."""
         guest = rig.new_guest()
         for _ in range(times):
             caller.run(rig.hosts[0], guest)
@@ -83,7 +83,7 @@ class DriverContract(ConcurrencyContract):
         assert list(rig.driver.list_volumes()) == []
 
     def test_stopping_leaves_the_volumes(self, rig: Rig, caller: Caller) -> None:
-        """A stopped guest is on no host, keeps its volumes and starts on another host with them."""
+        """A stopped guest is on no host, keeps its volumes, and starts on another host with them."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)
@@ -94,7 +94,7 @@ class DriverContract(ConcurrencyContract):
 
     @pytest.mark.parametrize("forced", [False, True])
     def test_what_never_was_can_be_stopped_and_removed(self, rig: Rig, caller: Caller, forced: bool) -> None:
-        """Absent is fine, with a host and without."""
+        """Stopping and removing a guest that never existed succeeds, with and without a host."""
         guest = rig.new_guest()
         caller.stop(rig.hosts[0], guest, forced=forced)
         caller.remove(rig.hosts[0], guest)
@@ -102,7 +102,7 @@ class DriverContract(ConcurrencyContract):
         assert guests_of(rig.driver) == {}
 
     def test_a_guest_is_never_made_twice(self, rig: Rig, caller: Caller) -> None:
-        """While a guest runs on one host, another host refuses to start it and stays as it is."""
+        """While a guest runs on one host, a start on another host fails and changes nothing."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         with pytest.raises(DriverError) as refused:
@@ -112,7 +112,7 @@ class DriverContract(ConcurrencyContract):
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[0].uuid
 
     def test_removing_at_the_wrong_host_never_lies(self, rig: Rig, caller: Caller) -> None:
-        """A removal that names another host either says that it failed, or the guest is gone."""
+        """A removal on another host than the guest's either fails or removes the guest."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         failed = False
@@ -123,7 +123,7 @@ class DriverContract(ConcurrencyContract):
         assert failed == (guest.uuid in guests_of(rig.driver))
 
     def test_removal_without_a_host_finds_the_guest(self, rig: Rig, caller: Caller) -> None:
-        """Host None means wherever it is."""
+        """A removal without a host removes the guest from whichever host has it, and no other guest."""
         guest, other = rig.new_guest(), rig.new_guest()
         caller.run(rig.hosts[1], guest)
         caller.run(rig.hosts[1], other)
@@ -132,7 +132,7 @@ class DriverContract(ConcurrencyContract):
         assert rig.volumes() == set(volume_uuids(other))
 
     def test_a_failed_start_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
-        """After a failure in any step the same call makes the guest, once and whole."""
+        """After a failure in any step of a start, the same call creates the guest once, with all its volumes."""
         for step in rig.start_steps:
             guest = rig.new_guest()
             rig.fail_next(step)
@@ -147,7 +147,7 @@ class DriverContract(ConcurrencyContract):
         assert len(list(rig.driver.list_volumes())) == rig.subjects.volumes * len(rig.start_steps)
 
     def test_a_failed_start_can_be_undone(self, rig: Rig, caller: Caller) -> None:
-        """After a failure in any step a removal leaves nothing, and another host can run the guest."""
+        """After a failure in any step, a removal deletes everything, and another host can run the guest."""
         for step in rig.start_steps:
             guest = rig.new_guest()
             rig.fail_next(step)
@@ -161,7 +161,10 @@ class DriverContract(ConcurrencyContract):
 
     @pytest.mark.parametrize("timeout_s", [0.001, 0.2])
     def test_a_start_that_ran_out_of_time_can_be_repeated(self, rig: Rig, caller: Caller, timeout_s: float) -> None:
-        """A start that does not end in time says that it may pass; the next makes the guest, once and whole."""
+        """A start that times out raises an error that may pass.
+
+        The next start creates the guest once, with all its volumes.
+        """
         guest = rig.new_guest()
         errors: list[DriverError] = []
         try:
@@ -175,7 +178,7 @@ class DriverContract(ConcurrencyContract):
         assert rig.volumes() == set(volume_uuids(guest))
 
     def test_a_failed_stop_says_the_truth(self, rig: Rig, caller: Caller) -> None:
-        """A stop that fails leaves the guest running, and can be repeated."""
+        """After a failed stop, the guest is still running, and the stop can be repeated."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         rig.fail_next("stop")
@@ -186,9 +189,9 @@ class DriverContract(ConcurrencyContract):
         assert guests_of(rig.driver) == {}
 
     def test_a_look_tells_what_a_guest_does(self, rig: Rig, caller: Caller) -> None:
-        """A power query answers Running or that the guest is absent.
+        """A power query returns Running, or None for an absent guest.
 
-        A call for another host is refused, because the guest is not on it.
+        A query on another host than the guest's fails.
         """
         guest, host = rig.new_guest(), rig.hosts[0]
         assert caller.look(host, guest) is None
@@ -200,7 +203,7 @@ class DriverContract(ConcurrencyContract):
         assert caller.look(host, guest) is None
 
     def test_what_a_look_did_not_find_may_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
-        """After a failed start, nothing binds the guest to its host once a power query finds it absent."""
+        """After a failed start and a power query that returned None, the guest can start on another host."""
         for step in rig.start_steps:
             guest = rig.new_guest()
             rig.fail_next(step)
@@ -212,7 +215,7 @@ class DriverContract(ConcurrencyContract):
             assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_a_lost_disk_is_never_made_anew(self, rig: Rig, caller: Caller) -> None:
-        """A start of a guest whose root disk is gone fails, names the remedy and leaves nothing behind.
+        """A start of a guest whose root disk is lost fails, creates nothing, and its error names the remedy.
 
         A start that finds the disks works, and so does a first start, as after restoreVirtualMachine.
         """
@@ -233,7 +236,7 @@ class DriverContract(ConcurrencyContract):
         assert rig.volumes() == set(volume_uuids(new))
 
     def test_a_failed_removal_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
-        """A removal that fails half-way is finished by the next one."""
+        """A removal that failed half-way is completed by the next removal."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         rig.fail_next("delete")

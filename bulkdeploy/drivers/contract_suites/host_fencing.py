@@ -12,13 +12,13 @@ from bulkdeploy.drivers.guests import GuestSpec
 
 
 class HostFencingContract(AbilityContract, of=HostFencing):
-    """On a fenced host nothing runs, and nothing starts until it is admitted anew; its volumes on pools stay.
+    """The contract of fencing: no guest runs or starts on a fenced host until the host is admitted again.
 
-    Subclasses give the fixtures ``rig`` and ``caller``.
+    Volumes in shared pools are kept. Subclasses define the fixtures ``rig`` and ``caller``.
     """
 
     def test_nothing_runs_on_a_fenced_host(self, rig: Rig, caller: Caller) -> None:
-        """The guests of a fenced host are gone, those of other hosts run on, and volumes stay where they were."""
+        """The guests of a fenced host are gone, guests of other hosts continue, and volumes are kept."""
         lost, kept = rig.new_guest(), rig.new_guest()
         caller.run(rig.hosts[0], lost)
         caller.run(rig.hosts[1], kept)
@@ -28,13 +28,13 @@ class HostFencingContract(AbilityContract, of=HostFencing):
         assert rig.volumes() == volumes
 
     def test_fencing_is_repeated_without_harm(self, rig: Rig) -> None:
-        """A worker that died does not know whether it was done."""
+        """Fencing may be repeated, because a worker that died does not know whether the host was fenced."""
         for _ in range(2):
             HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         assert not rig.driver.answers(rig.hosts[0], timeout_s=PATIENCE_S)
 
     def test_nothing_starts_on_a_fenced_host(self, rig: Rig) -> None:
-        """A start on a fenced host is refused, however high its fence, and may be tried later."""
+        """A start on a fenced host fails with a transient error, however high its fence is."""
         HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
         with pytest.raises(DriverError) as refused:
             Caller(rig.driver, fence=1 << 60, timeout_s=rig.patience_s).run(rig.hosts[0], rig.new_guest())
@@ -42,7 +42,7 @@ class HostFencingContract(AbilityContract, of=HostFencing):
         assert guests_of(rig.driver) == {}
 
     def test_its_guests_start_elsewhere(self, rig: Rig, caller: Caller) -> None:
-        """The guests start elsewhere with their volumes, with a higher fence than before."""
+        """The guests of a fenced host start on other hosts with their volumes and a higher fence."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         HostFencing.of(rig.driver).ensure_fenced(rig.hosts[0], timeout_s=PATIENCE_S)
@@ -50,7 +50,7 @@ class HostFencingContract(AbilityContract, of=HostFencing):
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_starts_that_meet_the_fence_leave_nothing(self, rig: Rig, caller: Caller) -> None:
-        """In either order: once the fence is done, nothing runs there."""
+        """If starts and the fencing of their host run concurrently, no guest runs on the host afterwards."""
 
         def start(guest: GuestSpec) -> None:
             with suppress(DriverError):

@@ -1,4 +1,4 @@
-"""The contract of drivers that put files on hosts."""
+"""The contract of drivers that write files to hosts."""
 
 import pytest
 
@@ -7,13 +7,16 @@ from bulkdeploy.drivers.contract_suites.subjects import AbilityContract, Caller,
 
 
 class HostFilesContract(AbilityContract, of=HostFiles):
-    """A file that was put is there, whole, whatever was there before. Subclasses give ``files_folder``, a path."""
+    """The contract that a written file is complete, whatever was there before.
+
+    Subclasses define the fixture ``files_folder``, the path of a folder on hosts.
+    """
 
     @pytest.mark.parametrize("size", [1, 70_000, LARGEST])
     def test_a_file_is_there_as_it_was_put(self, rig: Rig, caller: Caller, files_folder: str, size: int) -> None:
-        """A file is under its path and no other, with its mode.
+        """A file exists under its path with its content and mode, and no other file is written.
 
-        Another file replaces it; the same file changes nothing.
+        Another file replaces it, and writing the same file changes nothing.
         """
         driver, host = HostFiles.of(rig.driver), rig.hosts[0]
         path, other = f"{files_folder}/new/app.conf", f"{files_folder}/new/other.conf"

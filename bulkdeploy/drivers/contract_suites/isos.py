@@ -1,4 +1,4 @@
-"""The contract of drivers that give guests drives for ISOs."""
+"""The contract of drivers whose guests have drives for ISOs."""
 
 from dataclasses import replace
 
@@ -10,10 +10,15 @@ from bulkdeploy.drivers.guests import PowerState
 
 
 class IsoContract(AbilityContract, of=IsoDrives):
-    """A guest has in its drive what it was given last, and nothing else of it changes."""
+    """The contract that a guest's drive has the ISO of the last call, and that nothing else changes."""
 
     def test_a_running_guest_gets_an_iso_and_loses_it(self, rig: Rig, caller: Caller) -> None:
-        """The call may be repeated. The ISO stays in the drive of a guest that moves."""
+        """An ISO is inserted into the drive of a running guest and ejected again.
+
+        Calls may be repeated.
+
+        The ISO stays in the drive of a guest that migrates.
+        """
         empty, host = rig.new_guest(), rig.hosts[0]
         loaded = replace(empty, iso_uuid=rig.subjects.iso_uuid)
         caller.run(host, empty)
@@ -35,7 +40,7 @@ class IsoContract(AbilityContract, of=IsoDrives):
         assert guests_of(rig.driver)[empty.uuid].iso_uuid is None
 
     def test_a_guest_starts_with_an_iso(self, rig: Rig, caller: Caller) -> None:
-        """The next start has what is asked for then; an ISO is nothing of the guest's that is removed with it."""
+        """Each start inserts the ISO of its specification. Removing the guest does not delete the ISO."""
         guest, host = rig.new_guest(), rig.hosts[0]
         loaded = replace(guest, iso_uuid=rig.subjects.iso_uuid)
         caller.ensure_iso(host, loaded)

@@ -1,4 +1,4 @@
-"""The contract about traces on hosts of removed guests: there are none."""
+"""The contract that removed guests leave nothing on hosts."""
 
 import base64
 from collections.abc import Callable
@@ -22,18 +22,21 @@ USER_DATA = base64.b64encode(b"#cloud-config\n{}\n").decode()
 
 
 class LeftoversContract:
-    """Nothing that was made for a guest remains on any host after the guest was removed.
+    """The contract that nothing that was created for a guest remains on any host after its removal.
 
-    Subclasses give the fixtures ``rig``, ``caller`` and ``traces``: a function that returns the names of all files
-    of all hosts and pools, and of all objects of the hypervisor that are in no file. It leaves out what changes by
-    itself, such as a daemon's own state. Templates and ISOs in pools belong to no guest.
+    Subclasses define the fixtures ``rig``, ``caller`` and ``traces``. ``traces`` is a function that returns the
+    names of all files on all hosts and pools, and of all objects of the hypervisor that are in no file. It omits
+    what changes by itself, such as a daemon's own state. Templates and ISOs in pools belong to no guest.
     """
 
     @pytest.mark.parametrize("is_moved", [False, True], ids=["in one place", "moved"])
     def test_nothing_remains_of_a_guest_that_had_everything(
         self, rig: Rig, caller: Caller, traces: Callable[[], set[str]], is_moved: bool
     ) -> None:
-        """Disks, seed, ISO, firmware variables, snapshots and consoles; also of one that was on two hosts."""
+        """Disks, seed, ISO, firmware variables, snapshots and consoles are deleted with the guest.
+
+        This is also true for a guest that was on two hosts.
+        """
         _live(rig, caller, _with_everything(rig), is_moved=is_moved)  # the template and the ISO get into the pool
         before = traces()
         for _ in range(2):
@@ -44,7 +47,7 @@ class LeftoversContract:
     def test_nothing_remains_of_a_start_that_failed(
         self, rig: Rig, caller: Caller, traces: Callable[[], set[str]]
     ) -> None:
-        """Whichever step failed, the removal that follows takes all that was made before it."""
+        """Whichever step of a start failed, the following removal deletes everything that was created."""
         _live(rig, caller, _with_everything(rig), is_moved=False)
         before = traces()
         for step in rig.start_steps:
@@ -69,7 +72,10 @@ def _with_everything(rig: Rig) -> GuestSpec:
 
 
 def _live(rig: Rig, caller: Caller, guest: GuestSpec, *, is_moved: bool) -> None:
-    """Start, look at, snapshot, move, stop and remove a guest."""
+    """Start, snapshot, stop and remove a guest, and open its consoles.
+
+    If ``is_moved``, also run it on another host.
+    """
     abilities, (host, other) = rig.driver.abilities, rig.hosts[:2]
     if guest.iso_uuid is not None:
         caller.ensure_iso(host, guest)

@@ -1,4 +1,4 @@
-"""The contract of drivers that move running guests."""
+"""The contract of drivers that migrate running guests."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -18,15 +18,15 @@ from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.guests import PowerState
 
 MOVING = 5
-"""Guests that change places at once."""
+"""The number of guests that migrate concurrently."""
 
 
 class MigrationContract(AbilityContract, of=LiveMigration):
-    """A moved guest is on one host at every moment, with what it had."""
+    """The contract that a migrating guest is on exactly one host, with its sizes and volumes."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_moved_guest_runs_there_and_only_there(self, rig: Rig, caller: Caller, times: int) -> None:
-        """A moved guest keeps its sizes and volumes; repeating the call changes nothing."""
+        """A migrated guest runs on the destination with its sizes and volumes. The call may be repeated."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         for _ in range(times):
@@ -41,7 +41,7 @@ class MigrationContract(AbilityContract, of=LiveMigration):
         assert there.volume_uuids == set(volume_uuids(guest))
 
     def test_a_move_is_undone_by_its_opposite(self, rig: Rig, caller: Caller) -> None:
-        """The opposite call leaves the guest at the source, whether the move was made or not."""
+        """The opposite migration leaves the guest at the source, whether the guest was migrated or not."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         for move_first in (False, True):
@@ -51,7 +51,7 @@ class MigrationContract(AbilityContract, of=LiveMigration):
             assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[0].uuid
 
     def test_a_failed_move_leaves_it_running(self, rig: Rig, caller: Caller) -> None:
-        """The guest runs where it ran, and the same call moves it later."""
+        """After a failed migration, the guest runs on its source, and the same call succeeds later."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         rig.fail_next("migrate")
@@ -64,7 +64,7 @@ class MigrationContract(AbilityContract, of=LiveMigration):
 
     @pytest.mark.parametrize("before", ["never was", "stopped", "removed"])
     def test_what_does_not_run_is_not_moved(self, rig: Rig, caller: Caller, before: str) -> None:
-        """Moving what is not there is an error that stays, and makes nothing."""
+        """The migration of a guest that does not run is a permanent error and creates nothing."""
         guest = rig.new_guest()
         if before != "never was":
             caller.run(rig.hosts[0], guest)
@@ -77,7 +77,7 @@ class MigrationContract(AbilityContract, of=LiveMigration):
         assert guests_of(rig.driver) == {}
 
     def test_guests_that_change_places_at_once(self, rig: Rig, caller: Caller) -> None:
-        """Threads that move guests both ways between two hosts end, and each guest runs."""
+        """Concurrent migrations in both directions between two hosts end, and each guest runs."""
         guests = [rig.new_guest() for _ in range(MOVING)]
         for guest in guests:
             caller.run(rig.hosts[0], guest)

@@ -1,4 +1,4 @@
-"""The contract of all drivers when a host dies, falls silent and comes back."""
+"""The contract of all drivers for hosts that die, fall silent and return."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,17 +12,20 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class DeclaredOffContract:
-    """A host that was declared off gives up its guests, and takes new ones only after the old ones have ended.
+    """The contract for hosts that were declared off: their old guests end before new guests start.
 
-    Subclasses give the fixtures ``rig``, whose ``release`` is set, and ``caller``.
+    Subclasses define the fixtures ``rig``, whose ``release`` is set, and ``caller``.
     """
 
     def test_hosts_answer_for_themselves(self, rig: Rig) -> None:
-        """A host answers whether or not it has guests."""
+        """A reachable host answers whether or not it has guests."""
         assert [rig.driver.answers(host, timeout_s=PATIENCE_S) for host in rig.hosts[:2]] == [True, True]
 
     def test_guests_that_still_run_end_before_the_host_takes_new_ones(self, rig: Rig, caller: Caller) -> None:
-        """A guest that was released ends, however often the call is repeated; it starts again with its volumes."""
+        """``end_leftovers`` stops a guest whose claim was released, and may be repeated.
+
+        The guest then starts on another host with its volumes.
+        """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         volumes = rig.volumes()
@@ -35,7 +38,7 @@ class DeclaredOffContract:
         assert guests_of(rig.driver)[guest.uuid].host_uuid == rig.hosts[1].uuid
 
     def test_guests_that_are_kept_and_guests_of_other_hosts_run_on(self, rig: Rig, caller: Caller) -> None:
-        """Only guests that rows do not place on the host end."""
+        """``end_leftovers`` stops neither the guests in ``kept`` nor guests of other hosts."""
         kept, other = rig.new_guest(), rig.new_guest()
         caller.run(rig.hosts[0], kept)
         caller.run(rig.hosts[1], other)
@@ -46,11 +49,11 @@ class DeclaredOffContract:
 
 @dataclass(frozen=True)
 class Outage:
-    """The functions by which a test cuts off a host, and brings it back.
+    """The functions with which a test cuts off a host and makes it reachable again.
 
     Attributes:
-        cut_off: makes a host unreachable; its guests run on.
-        bring_back: makes the host reachable again, and waits until its hypervisor knows that.
+        cut_off: makes a host unreachable while its guests continue.
+        bring_back: makes the host reachable again, and waits until its hypervisor has noticed this.
     """
 
     cut_off: Callable[[HostAddress], None]
@@ -58,19 +61,19 @@ class Outage:
 
 
 class OutageContract:
-    """The guests of a host that cannot be reached are unknown; they are never taken for absent.
+    """The contract that guests of an unreachable host are never considered absent.
 
-    Subclasses give the fixtures ``rig``, whose ``release`` is set, ``caller`` and ``outage``, an ``Outage``. They
-    bring all hosts back after each test.
+    Subclasses define the fixtures ``rig``, whose ``release`` is set, ``caller`` and ``outage``, an ``Outage``. They
+    make all hosts reachable again after each test.
     """
 
     def test_only_the_silent_host_does_not_answer(self, rig: Rig, outage: Outage) -> None:
-        """Each host is asked separately, however many others answer."""
+        """Only the unreachable host is reported as not answering, while the other hosts answer."""
         outage.cut_off(rig.hosts[0])
         assert [rig.driver.answers(host, timeout_s=PATIENCE_S) for host in rig.hosts[:2]] == [False, True]
 
     def test_guests_of_a_silent_host_are_not_missing(self, rig: Rig, caller: Caller, outage: Outage) -> None:
-        """Lists of guests name a guest of a silent host or fail; they never leave it out."""
+        """Lists of guests contain a guest of a silent host, or fail. They never omit the guest."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         outage.cut_off(rig.hosts[0])
@@ -82,7 +85,10 @@ class OutageContract:
             assert caller.look(rig.hosts[0], guest) is PowerState.RUNNING
 
     def test_what_cannot_be_seen_is_unknown(self, rig: Rig, caller: Caller, outage: Outage) -> None:
-        """The audit's lists have every guest and volume that can be seen; what they lack is named as unseen."""
+        """The audit's lists contain all guests and volumes that can be read.
+
+        A missing one is reported as unseen, or its host or pool is.
+        """
         guests = [rig.new_guest(), rig.new_guest()]
         for host, guest in zip(rig.hosts, guests, strict=False):
             caller.run(host, guest)
@@ -102,7 +108,7 @@ class OutageContract:
         assert unseen == {}
 
     def test_a_host_that_comes_back_with_guests_loses_them(self, rig: Rig, caller: Caller, outage: Outage) -> None:
-        """A guest that was declared off ends on its old host; on its new host it runs once."""
+        """A guest of a host that was declared off ends on the returning host, and runs once on its new host."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         outage.cut_off(rig.hosts[0])

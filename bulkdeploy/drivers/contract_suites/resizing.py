@@ -11,22 +11,27 @@ from bulkdeploy.drivers.guests import GuestSpec, VolumeSpec
 
 
 def resized(guest: GuestSpec, times: float) -> VolumeSpec:
-    """Return the guest's last volume, so many times as large."""
+    """Return the guest's last volume with its size multiplied by ``times``."""
     volume = guest.volumes[-1]
     return replace(volume, size_bytes=int(volume.size_bytes * times))
 
 
 def sizes_of(rig: Rig) -> dict[object, int]:
-    """Return every volume's size."""
+    """Return the sizes of all volumes in bytes, by the volumes' uuids."""
     return {uuid: size for uuid, _, size in rig.driver.list_volumes()}
 
 
 class ResizeContract(AbilityContract, of=GrowingVolumes):
-    """A volume that grew has the size that it was given last, or the one before, and the driver tells which."""
+    """The contract that a resized volume has its new size, or its previous size after a failure."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_grows_while_its_guest_runs(self, rig: Rig, caller: Caller, times: int) -> None:
-        """The call may be repeated. Other volumes stay as they are, and a restart changes nothing."""
+        """A volume grows while its guest runs.
+
+        The call may be repeated.
+
+        Other volumes keep their sizes, and a restart of the guest changes no size.
+        """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = resized(guest, 2)
@@ -40,7 +45,7 @@ class ResizeContract(AbilityContract, of=GrowingVolumes):
         assert sizes_of(rig) == expected
 
     def test_a_failed_resize_leaves_the_size(self, rig: Rig, caller: Caller) -> None:
-        """The size can be seen, and the next call does it."""
+        """After a failed resize, the size can be read and is unchanged, and the next call succeeds."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         larger = resized(guest, 2)
@@ -53,7 +58,10 @@ class ResizeContract(AbilityContract, of=GrowingVolumes):
         assert caller.size_of(guest, larger) == larger.size_bytes
 
     def test_what_is_not_there_has_no_size(self, rig: Rig, caller: Caller) -> None:
-        """A volume that was never made stays so; a guest that is not there, or on another host, is an error."""
+        """A volume that never existed has no size.
+
+        Resizing for a guest that does not run there fails permanently.
+        """
         guest = rig.new_guest()
         caller.resize(None, guest, resized(guest, 2))
         assert caller.size_of(guest, guest.volumes[-1]) is None
@@ -67,11 +75,14 @@ class ResizeContract(AbilityContract, of=GrowingVolumes):
 
 
 class ShrinkContract(AbilityContract, of=ShrinkingVolumes):
-    """A volume shrinks while its guest does not run."""
+    """The contract that a volume can shrink while its guest does not run."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_shrinks_while_its_guest_is_stopped(self, rig: Rig, caller: Caller, times: int) -> None:
-        """Then the guest starts with it; while it runs the answer is an error that stays."""
+        """A volume of a stopped guest shrinks, and the guest starts with it.
+
+        While the guest runs, shrinking is a permanent error.
+        """
         guest = rig.new_guest()
         smaller = resized(guest, 0.5)
         caller.run(rig.hosts[0], guest)

@@ -11,10 +11,10 @@ from bulkdeploy.drivers.guests import PowerState
 
 
 class ScalingContract(AbilityContract, of=LiveScaling):
-    """A grown guest has the sizes that it was given last, all of them or those before."""
+    """The contract that a scaled guest has its new sizes, or its previous sizes after a failure."""
 
     def test_a_scaled_guest_has_its_sizes(self, rig: Rig, caller: Caller) -> None:
-        """A guest runs on with its new sizes, whether asked once or often; a failed call leaves the old ones."""
+        """A guest continues with its new sizes. The call may be repeated; a failed call changes nothing."""
         guest = rig.new_guest()
         larger = replace(guest, cpu_number=2, memory_mib=2 * guest.memory_mib)
         caller.run(rig.hosts[0], guest)
@@ -28,7 +28,7 @@ class ScalingContract(AbilityContract, of=LiveScaling):
         assert (there.power, there.cpu_number, there.memory_mib) == (PowerState.RUNNING, 2, larger.memory_mib)
 
     def test_what_does_not_run_is_not_scaled(self, rig: Rig, caller: Caller) -> None:
-        """A guest that is not there, or on another host, is an error that stays."""
+        """Scaling a guest that does not run, or runs on another host, is a permanent error."""
         guest = rig.new_guest()
         for where in (0, 1):
             with pytest.raises(DriverError) as refused:

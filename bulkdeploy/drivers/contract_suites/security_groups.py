@@ -23,8 +23,9 @@ class Filtering:
 
     Attributes:
         rig: the driver, on hosts that filter.
-        give: says what the driver's ``Records.security_rules`` answer of a guest from now on; it is in groups.
-        applied: what a host lets through to and from a guest, beside what every guest needs; None: everything.
+        give: sets the rules that the driver's ``Records.security_rules`` returns for a guest from now on.
+        applied: returns the rules that a host applies to a guest, without those that every guest needs, or None if
+            the guest is not filtered.
     """
 
     rig: Rig
@@ -33,10 +34,16 @@ class Filtering:
 
 
 class SecurityGroupContract(AbilityContract, of=SecurityGroupFilters):
-    """A guest has its rules wherever it runs. Subclasses give the fixture ``filtering``, a ``Filtering``."""
+    """The contract that a guest has its rules wherever it runs.
+
+    Subclasses define the fixture ``filtering``, a ``Filtering``.
+    """
 
     def test_a_guest_starts_with_its_rules_and_gets_others(self, filtering: Filtering) -> None:
-        """A guest has the filter of its rules before and after they change. A guest in no group has no filter."""
+        """A guest is filtered by its rules from its start and after each change of the rules.
+
+        A guest in no group is not filtered.
+        """
         rig = filtering.rig
         caller, guest, free = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest(), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB, PING}))
@@ -52,7 +59,7 @@ class SecurityGroupContract(AbilityContract, of=SecurityGroupFilters):
         assert guests_of(rig.driver)[guest.uuid].power is PowerState.RUNNING
 
     def test_rules_go_with_the_guest(self, filtering: Filtering) -> None:
-        """Rules move with their guest if it can move, change there, and are removed with it."""
+        """The rules of a guest are applied on its new host after a migration, and removed when it stops."""
         rig, host = filtering.rig, filtering.rig.hosts[0]
         caller, guest = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest()
         filtering.give(guest.uuid, frozenset({WEB}))
@@ -69,7 +76,7 @@ class SecurityGroupContract(AbilityContract, of=SecurityGroupFilters):
         assert filtering.applied(host, guest.uuid) is None
 
     def test_what_does_not_run_is_left_out(self, filtering: Filtering) -> None:
-        """A guest that is not there is no error, and does not keep others from their rules."""
+        """A guest that does not run is omitted, and the rules of the other guests are applied."""
         rig = filtering.rig
         caller, guest, absent = Caller(rig.driver, timeout_s=rig.patience_s), rig.new_guest(), rig.new_guest()
         for one in (guest, absent):

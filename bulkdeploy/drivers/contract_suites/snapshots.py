@@ -29,35 +29,38 @@ from bulkdeploy.drivers.guests import GuestSpec, PowerState
 
 @dataclass(frozen=True)
 class Contents:
-    """The contents of volumes whose guest does not run.
+    """Access to the contents of volumes of stopped guests.
 
-    ``write`` puts a letter on a volume, ``read`` returns it.
+    ``write`` writes a letter to a volume, ``read`` returns the letter.
     """
 
     write: Callable[[UUID, str], None]
     read: Callable[[UUID], str]
 
     def fill(self, guest: GuestSpec, letter: str) -> None:
-        """Write it on all volumes of a guest."""
+        """Write a letter to all volumes of a guest."""
         for uuid in volume_uuids(guest):
             self.write(uuid, letter)
 
     def of(self, guest: GuestSpec) -> set[str]:
-        """Return the letters on a guest's volumes."""
+        """Return the letters on all volumes of a guest."""
         return {self.read(uuid) for uuid in volume_uuids(guest)}
 
 
 def of_volumes() -> SnapshotSpec:
-    """Return a snapshot without memory that was not taken yet."""
+    """Return the specification of a new snapshot without memory."""
     return SnapshotSpec(uuid4(), with_memory=False)
 
 
 class SnapshotContract(AbilityContract, of=Snapshots):
-    """A guest is again what it was, with all of its volumes. Subclasses give the fixture ``contents``."""
+    """The contract that a reverted guest has all its volumes as they were when the snapshot was taken.
+
+    Subclasses define the fixture ``contents``, a ``Contents``.
+    """
 
     @pytest.fixture
     def stopped(self, rig: Rig, caller: Caller, contents: Contents) -> GuestSpec:
-        """Return a guest that ran, with an A on each volume."""
+        """Return a stopped guest with the letter A on each volume."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest, forced=True)
@@ -68,7 +71,7 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_a_stopped_guest_is_what_it_was(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, times: int
     ) -> None:
-        """A reverted guest has its old contents, whether asked once or often; afterwards it runs."""
+        """A reverted guest has its old contents and can be started. Calls may be repeated."""
         snapshot = of_volumes()
         for _ in range(times):
             caller.snapshot(None, stopped, snapshot)
@@ -85,7 +88,7 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_each_snapshot_is_of_its_own_moment(
         self, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """Forth and back; one that is removed takes nothing from the others."""
+        """A guest can be reverted to an earlier and to a later snapshot. Removing one changes no other."""
         first, second = of_volumes(), of_volumes()
         caller.snapshot(None, stopped, first)
         contents.fill(stopped, "B")
@@ -104,9 +107,9 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_what_is_not_there_is_not_reverted_to(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """A snapshot that was never taken, or was removed, is a permanent error.
+        """A revert to a snapshot that was never taken, or was removed, is a permanent error.
 
-        So is another power state of the guest.
+        So is a call for a guest in another power state than the call requires.
         """
         never, removed = of_volumes(), of_volumes()
         caller.snapshot(None, stopped, removed)
@@ -127,7 +130,7 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_what_failed_can_be_asked_for_again(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """A snapshot that was not taken, and one that was not reverted to."""
+        """After a failed snapshot, revert or removal, the same call succeeds."""
         snapshot = of_volumes()
         rig.fail_next("snapshot")
         with pytest.raises(DriverError) as failed:
@@ -149,9 +152,9 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_a_running_guest_goes_on_from_where_it_was(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """A running guest continues with its memory, also after a stop, a start elsewhere and a move.
+        """A running guest is reverted with its memory, also after a stop, a start and a migration.
 
-        Then the snapshot is removed.
+        Then the snapshot can be removed.
         """
         require(rig, MemorySnapshots)
         snapshot = SnapshotSpec(uuid4(), with_memory=True)
@@ -182,10 +185,7 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_volumes_of_a_running_guest_alone(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec
     ) -> None:
-        """A guest runs on while a snapshot of its volumes is taken.
-
-        It is reverted once it does not run, and its snapshots are removed.
-        """
+        """A snapshot without memory is taken while the guest runs. The stopped guest can be reverted to it."""
         require(rig, LiveSnapshots)
         snapshot, other = of_volumes(), of_volumes()
         here = rig.hosts[0]
@@ -211,7 +211,7 @@ class SnapshotContract(AbilityContract, of=Snapshots):
     def test_one_volume_alone(
         self, rig: Rig, caller: Caller, contents: Contents, stopped: GuestSpec, *, runs: bool
     ) -> None:
-        """The contents of other volumes stay, and so do snapshots of all volumes."""
+        """A snapshot of one volume reverts only this volume, and removing it changes no other snapshot."""
         require(rig, VolumeSnapshots, DataVolumes, *([LiveSnapshots] if runs else ()))
         root, *others = volume_uuids(stopped)
         one, every, host = replace(of_volumes(), volume_uuid=root), of_volumes(), rig.hosts[0] if runs else None

@@ -8,12 +8,12 @@ from bulkdeploy.drivers.errors import DriverError
 
 
 class StorageUnitContract(AbilityContract, of=StorageUnits):
-    """The storage units of hosts are known host by host, and reading them changes nothing."""
+    """The contract that storage units are reported per host, and that reading them changes nothing."""
 
     def test_the_unit_of_a_pool_is_known(self, rig: Rig, caller: Caller) -> None:
-        """The storage of a guest's volumes is a healthy unit that accepts more.
+        """The unit that stores a guest's volumes is healthy, allocatable and assigned to its pool.
 
-        Sizes add up, and names are unique.
+        Used and free space add up to the size, and names are unique.
         """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
@@ -31,7 +31,7 @@ class StorageUnitContract(AbilityContract, of=StorageUnits):
         assert [unit.name for unit in again] == [unit.name for unit in first]
 
     def test_allocation_is_not_stopped_where_it_can_not_be(self, rig: Rig, caller: Caller) -> None:
-        """A unit of a type that the hypervisor does not know of is refused for good."""
+        """Stopping allocation on a unit of an unknown type is a permanent error."""
         unit = StorageUnit("floppy", "a:", 1, 0, 1)
         with pytest.raises(DriverError) as refused:
             StorageUnits.of(rig.driver).set_allocatable(

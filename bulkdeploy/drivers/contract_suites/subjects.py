@@ -1,4 +1,4 @@
-"""The objects that the suites of the contract work with: a driver on a hypervisor, guests and a caller."""
+"""The objects that the contract suites use: a driver on a hypervisor, specifications of guests, and a caller."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -33,9 +33,10 @@ _numbers = count(1)
 
 @dataclass(frozen=True)
 class Subjects:
-    """The pool, network, template and ISO of guests, on hypervisors where these must exist.
+    """The pool, network, template and ISO that guests use, for hypervisors on which these must exist.
 
-    ``volumes``: how many a guest has, its root disk included; 1 where there is no DataVolumes.
+    ``volumes`` is the number of volumes of a guest including its root disk. It is 1 for drivers without
+    DataVolumes.
     """
 
     pool_uuid: UUID = POOL
@@ -48,11 +49,11 @@ class Subjects:
     volumes: int = 2
 
     def new_volume(self) -> VolumeSpec:
-        """Return a volume that does not exist yet."""
+        """Return the specification of a new volume."""
         return VolumeSpec(uuid4(), "ROOT-1", self.volume_bytes, self.pool_uuid, self.template_uuid)
 
     def new_nic(self) -> NicSpec:
-        """Return a nic that no guest has."""
+        """Return the specification of a new NIC with its own MAC address."""
         number = next(_numbers)
         mac_address = f"02:00:00:00:{number // 256 % 256:02x}:{number % 256:02x}"
         return NicSpec(uuid4(), mac_address, None, self.network_uuid, "100")
@@ -65,7 +66,7 @@ class Subjects:
         memory_mib: int | None = None,
         volumes: int | None = None,
     ) -> GuestSpec:
-        """Return a guest that does not exist yet and may be scaled while it runs."""
+        """Return the specification of a new guest that may be scaled while it runs."""
         disks = tuple(self.new_volume() for _ in range(self.volumes if volumes is None else volumes))
         return GuestSpec(
             uuid4(),
@@ -85,12 +86,12 @@ class Rig:
 
     Attributes:
         driver: the driver under test.
-        hosts: at least two hosts, each with room for 12 guests.
-        fail_next: makes the next call fail in the given step, with what was done before it left behind.
+        hosts: at least two hosts, each with capacity for 12 guests.
+        fail_next: makes the next call fail in the given step. The effects of earlier steps remain.
         start_steps: the steps of a start, in their order, as ``fail_next`` and errors name them.
-        subjects: what guests are made of.
+        subjects: the pool, network, template and ISO of guests.
         release: records that a guest is on no host any more, as the service does when its host is declared off.
-        patience_s: how long a call of the driver may take, in seconds.
+        patience_s: the time limit of a call of the driver, in seconds.
     """
 
     driver: HypervisorDriver
@@ -102,21 +103,21 @@ class Rig:
     patience_s: float = PATIENCE_S
 
     def new_guest(self) -> GuestSpec:
-        """Return a guest that does not exist yet."""
+        """Return the specification of a new guest."""
         return self.subjects.new_guest()
 
     def volumes(self) -> set[UUID]:
-        """Return every volume there is."""
+        """Return the uuids of all volumes that exist."""
         return {volume[0] for volume in self.driver.list_volumes()}
 
 
 def volume_uuids(guest: GuestSpec) -> list[UUID]:
-    """Return the guest's volumes."""
+    """Return the uuids of the guest's volumes."""
     return [volume.uuid for volume in guest.volumes]
 
 
 def guests_of(driver: HypervisorDriver) -> dict[UUID, Guest]:
-    """Return every guest there is, each once."""
+    """Return all guests that the driver lists, by uuid. The test fails if a guest is listed twice."""
     listed = list(driver.list_guests())
     by_uuid = {guest.uuid: guest for guest in listed}
     assert len(by_uuid) == len(listed)
@@ -125,83 +126,83 @@ def guests_of(driver: HypervisorDriver) -> dict[UUID, Guest]:
 
 @dataclass(frozen=True)
 class Caller:
-    """Calls a driver with a fence and patience that most tests do not care about."""
+    """A caller of a driver with a fixed fence and timeout, which most tests do not need to choose."""
 
     driver: HypervisorDriver
     fence: int = 1
     timeout_s: float = PATIENCE_S
 
     def run(self, host: HostAddress, guest: GuestSpec) -> None:
-        """``ensure_running``."""
+        """Call ``ensure_running``."""
         self.driver.ensure_running(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def stop(self, host: HostAddress, guest: GuestSpec, *, forced: bool = False) -> None:
-        """``ensure_stopped``."""
+        """Call ``ensure_stopped``."""
         self.driver.ensure_stopped(host, guest.uuid, forced=forced, fence=self.fence, timeout_s=self.timeout_s)
 
     def look(self, host: HostAddress, guest: GuestSpec) -> PowerState | None:
-        """``power_of``."""
+        """Call ``power_of``, and return its result."""
         return self.driver.power_of(host, guest.uuid, fence=self.fence, timeout_s=self.timeout_s)
 
     def remove(self, host: HostAddress | None, guest: GuestSpec) -> None:
-        """``ensure_absent``, with all of the guest's volumes."""
+        """Call ``ensure_absent`` with all of the guest's volumes."""
         self.driver.ensure_absent(host, guest.uuid, volume_uuids(guest), fence=self.fence, timeout_s=self.timeout_s)
 
     def remove_volume(self, pool_uuid: UUID, volume_uuid: UUID) -> None:
-        """``ensure_volume_absent``."""
+        """Call ``ensure_volume_absent``."""
         self.driver.ensure_volume_absent(pool_uuid, volume_uuid, timeout_s=self.timeout_s)
 
     def scale(self, host: HostAddress, guest: GuestSpec) -> None:
-        """``ensure_scaled``."""
+        """Call ``ensure_scaled``."""
         LiveScaling.of(self.driver).ensure_scaled(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def devices(self, host: HostAddress, guest: GuestSpec) -> None:
-        """``ensure_devices``."""
+        """Call ``ensure_devices``."""
         DeviceChanges.of(self.driver).ensure_devices(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def drive(self, host: HostAddress, guest: GuestSpec) -> None:
-        """``ensure_drive``."""
+        """Call ``ensure_drive``."""
         IsoDrives.of(self.driver).ensure_drive(host, guest, fence=self.fence, timeout_s=self.timeout_s)
 
     def resize(self, host: HostAddress | None, guest: GuestSpec, volume: VolumeSpec) -> None:
-        """``ensure_resized``."""
+        """Call ``ensure_resized``."""
         VolumeResizing.of(self.driver).ensure_resized(
             host, guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s
         )
 
     def size_of(self, guest: GuestSpec, volume: VolumeSpec) -> int | None:
-        """``size_of``."""
+        """Call ``size_of``, and return its result."""
         return VolumeResizing.of(self.driver).size_of(
             guest.uuid, volume, fence=self.fence, timeout_s=self.timeout_s
         )
 
     def make_template(self, guest: GuestSpec, volume: VolumeSpec, template_uuid: UUID) -> None:
-        """``ensure_template_made``."""
+        """Call ``ensure_template_made``."""
         VolumeTemplates.of(self.driver).ensure_template_made(
             guest, volume, template_uuid, fence=self.fence, timeout_s=self.timeout_s
         )
 
     def ensure_iso(self, host: HostAddress, guest: GuestSpec) -> None:
-        """``ensure_template`` of the ISO in a guest's drive."""
+        """Call ``ensure_template`` for the ISO in a guest's drive."""
         assert guest.iso_uuid is not None
         self.driver.ensure_template(host, guest.volumes[0].pool_uuid, guest.iso_uuid, timeout_s=self.timeout_s)
 
     def snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
-        """``ensure_snapshot``."""
+        """Call ``ensure_snapshot``."""
         Snapshots.of(self.driver).ensure_snapshot(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
 
     def revert(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
-        """``ensure_reverted``."""
+        """Call ``ensure_reverted``."""
         Snapshots.of(self.driver).ensure_reverted(host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s)
 
     def remove_snapshot(self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec) -> None:
-        """``ensure_snapshot_absent``."""
+        """Call ``ensure_snapshot_absent``."""
         Snapshots.of(self.driver).ensure_snapshot_absent(
             host, guest, snapshot, fence=self.fence, timeout_s=self.timeout_s
         )
 
     def migrate(self, source: HostAddress, destination: HostAddress, guest: GuestSpec) -> None:
-        """``ensure_migrated``."""
+        """Call ``ensure_migrated``."""
         LiveMigration.of(self.driver).ensure_migrated(
             source, destination, guest, fence=self.fence, timeout_s=self.timeout_s
         )
@@ -219,7 +220,7 @@ class AbilityContract:
 
 
 def require(rig: Rig, *abilities: type[Ability]) -> None:
-    """Skip the test if the driver lacks one of the abilities that the test needs."""
+    """Skip the test if the driver lacks one of these abilities."""
     missing = set(abilities) - rig.driver.abilities
     if missing:
         pytest.skip(f"the driver has no {', '.join(names_of(frozenset(missing)))}")

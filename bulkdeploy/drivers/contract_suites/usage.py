@@ -19,13 +19,16 @@ def _totals(usage: GuestUsage) -> tuple[int, ...]:
 
 
 class UsageContract(AbilityContract, of=UsageFigures):
-    """Figures of running guests are totals that grow; guests that do not run have none.
+    """The contract of usage figures: totals of running guests grow, and stopped guests have no figures.
 
-    Subclasses give the fixtures ``rig`` and ``caller``.
+    Subclasses define the fixtures ``rig`` and ``caller``.
     """
 
     def test_totals_grow_while_a_guest_runs(self, rig: Rig, caller: Caller) -> None:
-        """Hosts answer in the order in which they are named; each guest is measured on its own host only."""
+        """Results are in the order of the hosts, and each guest is measured only on its own host.
+
+        Totals never decrease while the guest runs.
+        """
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         first, second = UsageFigures.of(rig.driver).usage_of_hosts(rig.hosts[:2], timeout_s=PATIENCE_S)
@@ -42,7 +45,7 @@ class UsageContract(AbilityContract, of=UsageFigures):
         assert later.memory_used_kib > 0
 
     def test_a_guest_that_does_not_run_is_not_measured(self, rig: Rig, caller: Caller) -> None:
-        """After a stop the guest is missing."""
+        """A stopped guest has no figures."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)

@@ -1,4 +1,4 @@
-"""Contract of drivers that make templates of volumes."""
+"""The contract of drivers that create templates from volumes."""
 
 from uuid import uuid4
 
@@ -10,11 +10,11 @@ from bulkdeploy.drivers.errors import DriverError
 
 
 class VolumeTemplateContract(AbilityContract, of=VolumeTemplates):
-    """A volume of a guest that does not run becomes a template, once."""
+    """The contract that a volume of a stopped guest is copied into a template once."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_of_a_stopped_guest_becomes_a_template(self, rig: Rig, caller: Caller, times: int) -> None:
-        """The call may be repeated. The guest's volumes stay as they are, and the guest starts again."""
+        """The call may be repeated. The guest's volumes are not changed, and the guest starts again."""
         guest, template = rig.new_guest(), uuid4()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)
@@ -35,7 +35,7 @@ class VolumeTemplateContract(AbilityContract, of=VolumeTemplates):
             assert not refused.value.transient
 
     def test_a_copy_that_fails_is_tried_again(self, rig: Rig, caller: Caller) -> None:
-        """The error names the step, and the next call makes the template."""
+        """The error of a failed copy names the step, and the next call makes the template."""
         guest, template = rig.new_guest(), uuid4()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)

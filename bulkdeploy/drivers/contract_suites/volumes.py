@@ -1,4 +1,4 @@
-"""The contract of all drivers that remove single volumes."""
+"""The contract of drivers with data volumes for removing single volumes."""
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
@@ -12,13 +12,13 @@ from bulkdeploy.drivers.errors import DriverError
 
 
 class VolumeContract(AbilityContract, of=DataVolumes):
-    """A volume that no guest uses is removed, once and for all; one in use stays whole."""
+    """The contract that an unused volume can be removed, and that a used volume is never removed or damaged."""
 
     @pytest.mark.parametrize("times", [1, 3])
     def test_a_volume_of_a_stopped_guest_is_removed(self, rig: Rig, caller: Caller, times: int) -> None:
-        """The volume is removed, other volumes stay.
+        """A volume is removed, and other volumes are kept.
 
-        Repeating the call, or a volume that never existed, changes nothing.
+        A repeated removal, or one of a volume that never existed, changes nothing.
         """
         guest, never_was = rig.new_guest(), rig.new_guest()
         caller.run(rig.hosts[0], guest)
@@ -30,7 +30,7 @@ class VolumeContract(AbilityContract, of=DataVolumes):
         assert [volume[0] for volume in rig.driver.list_volumes()] == [kept]
 
     def test_a_lost_volume_is_never_made_anew(self, rig: Rig, caller: Caller) -> None:
-        """Neither a root disk nor a data volume is: the start fails, and volumes that are there stay."""
+        """If the root disk or a data volume is lost, the start fails and the other volumes are kept."""
         for lost in range(2):
             new = rig.subjects.new_guest(volumes=2)
             again = replace(new, volumes=tuple(replace(volume, was_made=True) for volume in new.volumes))
@@ -45,7 +45,7 @@ class VolumeContract(AbilityContract, of=DataVolumes):
             caller.remove(rig.hosts[0], again)
 
     def test_a_guest_starts_with_a_larger_volume(self, rig: Rig, caller: Caller) -> None:
-        """A volume that is there grows to what the start asks for; others stay."""
+        """A start enlarges an existing volume to the requested size; other volumes keep their sizes."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)
@@ -56,7 +56,7 @@ class VolumeContract(AbilityContract, of=DataVolumes):
         assert sizes == {first.uuid: first.size_bytes, larger.uuid: larger.size_bytes}
 
     def test_a_volume_in_use_stays(self, rig: Rig, caller: Caller) -> None:
-        """While its guest runs, removing a volume is a transient error; after a stop it succeeds."""
+        """While its guest runs, removing a volume is a transient error. After a stop it succeeds."""
         guest = rig.new_guest()
         caller.run(rig.hosts[0], guest)
         with pytest.raises(DriverError) as refused:
@@ -68,7 +68,7 @@ class VolumeContract(AbilityContract, of=DataVolumes):
         assert len(list(rig.driver.list_volumes())) == 1
 
     def test_a_failed_removal_of_a_volume_can_be_repeated(self, rig: Rig, caller: Caller) -> None:
-        """A removal that fails is finished by the next one."""
+        """A removal that failed is completed by the next one."""
         guest = rig.subjects.new_guest(volumes=1)
         caller.run(rig.hosts[0], guest)
         caller.stop(rig.hosts[0], guest)
@@ -79,7 +79,7 @@ class VolumeContract(AbilityContract, of=DataVolumes):
         assert list(rig.driver.list_volumes()) == []
 
     def test_a_running_guest_never_loses_a_volume(self, rig: Rig, caller: Caller) -> None:
-        """When starts and removals of a volume meet in any order, a running guest has all its volumes."""
+        """If starts and removals of a volume run concurrently, a running guest has all its volumes."""
         guest = rig.subjects.new_guest(volumes=1)
 
         def request(number: int) -> None:

@@ -1,4 +1,7 @@
-"""HTTP requests to a cluster. Servers are tried in turn, the server that answered last first."""
+"""HTTP requests to the servers of a cluster.
+
+Servers are tried one after another, beginning with the server that answered last.
+"""
 
 import ssl
 import time
@@ -14,19 +17,19 @@ from urllib3.util import create_urllib3_context
 
 CONNECT_S = 10.0
 CONNECTIONS = 32
-"""Connections to one server that are kept."""
+"""The number of connections that are kept open to one server."""
 
 SILENT = (429, 502, 503, 504)
-"""Statuses of servers that are too busy, or do not serve the cluster now; another one may."""
+"""The HTTP statuses of a server that is too busy or does not serve the cluster now, so the next one is tried."""
 
 MOST_TEXT = 500
-"""Characters of what a cluster said that operators are shown; some print whole configurations."""
+"""The number of characters of a cluster's response that operators are shown. Some responses are long."""
 
 REASON_CHARACTERS = 200
 
 
 class NotAnswered(Exception):
-    """No server answered. The request may have been executed all the same."""
+    """Raised if no server answered. A server may have executed the request nevertheless."""
 
 
 class NobodyServes(NotAnswered):
@@ -39,8 +42,9 @@ class OneContext(HTTPAdapter):
     Loading the certificate authorities takes more CPU time than a handshake.
 
     Args:
-        fingerprint: SHA-256 of the one certificate that is accepted. None: an authority must have signed it.
-        ca_file: certificates of the authorities; None: those that requests comes with.
+        fingerprint: the SHA-256 of the only certificate that is accepted. None: an authority must have signed the
+            certificate.
+        ca_file: certificates of the authorities. None: the authorities that ``requests`` contains.
     """
 
     def __init__(self, fingerprint: str | None, ca_file: str | None) -> None:
@@ -66,16 +70,20 @@ class OneContext(HTTPAdapter):
 
 
 class ClusterHttp:
-    """Requests to one cluster; safe to share between threads.
+    """An HTTP client for the servers of one cluster.
+
+    Threads may share the object.
 
     Args:
-        urls: of every server that may answer.
-        fingerprint: SHA-256 of the cluster's certificate, which then needs no authority.
-        ca_file: certificates of the authorities that signed the servers'; None: the system's.
-        is_silent: tells, beside SILENT, answers of a server that does not serve the cluster now.
+        urls: the URLs of all servers that may answer.
+        fingerprint: the SHA-256 of the cluster's certificate, which then needs no authority.
+        ca_file: certificates of the authorities that signed the servers' certificates. None: the authorities that
+            ``requests`` contains.
+        is_silent: returns True for a response of a server that does not serve the cluster now, in addition to the
+            statuses in SILENT.
 
     Attributes:
-        session: of all requests; its owner adds credentials and adapters.
+        session: the session of all requests. Its owner adds credentials and adapters.
     """
 
     def __init__(
@@ -102,15 +110,15 @@ class ClusterHttp:
         If a server does not answer and the request is repeatable, the next server is tried.
 
         Args:
-            method: HTTP's.
-            path: of the resource.
-            timeout_s: for all of it.
-            is_repeatable: False: what is sent can be read once only, so one server alone is asked.
-            content: what ``requests`` takes beside these.
+            method: the HTTP method.
+            path: the path of the resource.
+            timeout_s: the time for all servers together, in seconds.
+            is_repeatable: False if the content can be read only once. Then only one server is tried.
+            content: further arguments for ``requests``, such as ``json``.
 
         Raises:
-            NotAnswered: no answer, or not in time.
-            NobodyServes: see there.
+            NotAnswered: no server answered in time.
+            NobodyServes: every server refused the connection.
         """
         reasons, refused = [], 0
         end = time.monotonic() + timeout_s
@@ -146,5 +154,5 @@ def _is_refused(error: Exception) -> bool:
 
 
 def shown(text: str) -> str:
-    """Return a cluster's text, cut to the length that operators are shown."""
+    """Return the text of a cluster's response, cut to MOST_TEXT characters."""
     return text if len(text) <= MOST_TEXT else f"{text[:MOST_TEXT]}..."

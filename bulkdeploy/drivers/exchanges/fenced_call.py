@@ -1,4 +1,4 @@
-"""A call about one guest, for drivers whose hypervisors cannot compare fences themselves."""
+"""A driver call for one guest, for drivers whose hypervisors cannot compare fences themselves."""
 
 import time
 from collections.abc import Collection, Iterator, Mapping
@@ -11,7 +11,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 from bulkdeploy.drivers.records import FencedGuest, Fences, HostDeclaredOffError, Overtaken
 
 LEAST_S = 0.1
-"""Seconds that a step is given though the call's time is over."""
+"""The time that a step may take even if the time of the call has run out, in seconds."""
 
 
 class FencedCall:
@@ -38,11 +38,11 @@ class FencedCall:
 
     @property
     def is_over(self) -> bool:
-        """Return whether the time of the call has run out."""
+        """True if the time of the call has run out."""
         return time.monotonic() > self.end
 
     def error(self, step: str, why: str, *, transient: bool = False) -> DriverError:
-        """Return an error of the driver's own."""
+        """Return a DriverError for this call. ``why`` is the reason."""
         return DriverError(step, self.host_name, why, transient=transient)
 
     def stale(self, step: str) -> StaleFence:
@@ -54,26 +54,26 @@ class FencedCall:
         """Record this call's fence for the guest, so that older calls fail, and return the record of the guest.
 
         Raises:
-            StaleFence: a later call has come already.
+            StaleFence: a call with a higher fence was made already.
         """
         with self._overtaking(step):
             return self.fences.raise_fence(self.guest, self.fence)
 
     def fenced_here(self, step: str) -> FencedGuest:
-        """Raise the guest's fence as ``raise_fence``, and check that the guest is on the call's host.
+        """Record this call's fence, check that the guest is on the call's host, and return the guest's record.
 
         Raises:
-            DriverError: the guest is on another host than the call's.
+            DriverError: the guest is on another host, or a call with a higher fence was made already.
         """
         where = self.raise_fence(step)
         self._check_host(step, where)
         return where
 
     def raise_fence_elsewhere(self, step: str) -> FencedGuest:
-        """Raise the fence of a guest that does not belong to the call's host, and return where the guest is.
+        """Record this call's fence for a guest that does not belong to the call's host, and return its record.
 
         Raises:
-            DriverError: the guest belongs to the call's host, or a later call has come already.
+            DriverError: the guest belongs to the call's host, or a call with a higher fence was made already.
         """
         where = self.raise_fence(step)
         if self.host is not None and self.host.uuid in where.host_uuids:
@@ -81,15 +81,19 @@ class FencedCall:
         return where
 
     def let_go(self, where: FencedGuest) -> None:
-        """Record that a guest which does not exist any more is on no host and has no volumes."""
+        """Record that a guest which does not exist any more is on no host and has no volumes.
+
+        ``where`` is the guest's record. Nothing is written if the record contains no host.
+        """
         if where.host_uuids:
             self.fences.release(self.guest, self.fence)
 
     def claim(self, step: str, volume_uuids: Collection[UUID]) -> FencedGuest:
-        """Overtake older calls: the guest is on the call's host, with these volumes.
+        """Record this call's fence, the call's host and these volumes for the guest, and return its record.
 
         Raises:
-            DriverError: it is on another, or other guests have volumes of these.
+            DriverError: the guest is on another host, other guests have some of the volumes, the host was declared
+                off, or a call with a higher fence was made already.
         """
         if self.host is None:
             raise self.error(step, "no host is named")
@@ -104,7 +108,7 @@ class FencedCall:
         """Record that the guest is on ``host`` and, unless ``destination`` is None, moves to ``destination``.
 
         Raises:
-            DriverError: a later call has come already, or a host was declared off.
+            DriverError: a call with a higher fence was made already, or a host was declared off.
         """
         with self._overtaking(step):
             self.fences.move(self.guest, host.uuid, None if destination is None else destination.uuid, self.fence)
@@ -113,13 +117,13 @@ class FencedCall:
         """Replace the stored details of the guest.
 
         Raises:
-            StaleFence: a later call has come already.
+            StaleFence: a call with a higher fence was made already.
         """
         with self._overtaking(step):
             self.fences.keep(self.guest, details, self.fence)
 
     def check_fence(self, step: str) -> None:
-        """Raise StaleFence if a later call has used a higher fence in the meantime."""
+        """Raise StaleFence if a call with a higher fence was made already."""
         if not self.fences.is_highest(self.guest, self.fence):
             raise self.stale(step)
 
@@ -133,7 +137,10 @@ class FencedCall:
 
     @contextmanager
     def _overtaking(self, step: str) -> Iterator[None]:
-        """Convert the errors of records, which reject a call that was overtaken or a host that was declared off."""
+        """Convert errors of the records within the context.
+
+        Overtaken becomes StaleFence, and HostDeclaredOffError becomes a transient DriverError.
+        """
         try:
             yield
         except Overtaken as error:

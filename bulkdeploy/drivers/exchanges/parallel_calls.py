@@ -10,13 +10,13 @@ H = TypeVar("H")
 T = TypeVar("T")
 
 HOSTS_AT_ONCE = 16
-"""Hosts that a driver reaches at the same time."""
+"""The number of hosts that a driver calls at the same time."""
 
 
 def call_each(hosts: Sequence[H], call: Callable[[H], T]) -> list[T | DriverError]:
-    """Return the result of a call for each of these hosts, HOSTS_AT_ONCE at a time, in their order.
+    """Call ``call`` for each host, HOSTS_AT_ONCE at a time, and return the results in the order of the hosts.
 
-    A failure does not stop the others.
+    If a call raises a DriverError, the error is returned as its result, and the other calls continue.
     """
 
     def result(host: H) -> T | DriverError:

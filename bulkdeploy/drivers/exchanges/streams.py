@@ -1,4 +1,4 @@
-"""The conversion of a hypervisor's console stream to a connected socket."""
+"""Conversion of a hypervisor's console stream to a connected socket."""
 
 import socket
 import threading
@@ -19,10 +19,10 @@ def as_socket(
     Two threads copy the bytes in both directions until one side ends.
 
     Args:
-        read: waits for what the stream says; empty: it has ended.
-        write: passes on all of what it is given.
-        close: ends the stream; called once.
-        broken: what these three raise where the stream has ended.
+        read: waits for output of the stream and returns it. An empty result means that the stream has ended.
+        write: writes all of its argument to the stream.
+        close: closes the stream. It is called once.
+        broken: the exception that these three functions raise if the stream has ended.
     """
     ours, theirs = socket.socketpair()
 

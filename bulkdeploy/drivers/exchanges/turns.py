@@ -1,4 +1,4 @@
-"""The serialization of calls for one guest in a process, for hypervisors that do not serialize them."""
+"""One call at a time for each guest in this process, for hypervisors that do not ensure this."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,9 +9,9 @@ from bulkdeploy.drivers.errors import DriverError
 
 
 class Turns:
-    """A lock per guest, so that this process runs one call for a guest at a time.
+    """A lock per guest, so that this process runs only one call for a guest at a time.
 
-    Fences separate the calls of other processes.
+    Calls of other processes are separated by fences.
     """
 
     def __init__(self) -> None:
@@ -20,10 +20,13 @@ class Turns:
 
     @contextmanager
     def of(self, guest_uuid: UUID, step: str, host: str, *, timeout_s: float) -> Iterator[None]:
-        """Yield the turn of a call of this guest's, which is about ``step`` at ``host``.
+        """Hold the lock of a guest within the context.
+
+        ``step`` and ``host`` are for the error.
 
         Raises:
-            DriverError: it did not come within ``timeout_s`` seconds (unanswered: what is under way may change it).
+            DriverError: the lock was not free within ``timeout_s`` seconds. The error is unanswered, because the
+                other call may change the guest.
         """
         with self._lock:
             turn, count = self._waiting.get(guest_uuid, (Lock(), 0))

@@ -1,4 +1,4 @@
-"""The check whether an executable follows CloudStack's Extension protocol. It runs every action on a test guest."""
+"""A check whether an executable follows CloudStack's Extension protocol. It runs every action on a test guest."""
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
@@ -31,19 +31,24 @@ NOT_AN_ACTION = "no-such-action"
 
 
 def check_extension(url: str, options: ExtensionOptions, template: str | None, patience_s: float) -> Iterator[Need]:
-    """Run every action, in the order of a guest's life, until one is wrong; the guest is deleted in any case.
+    """Run every action on a test guest, and yield the result of each action.
+
+    The actions run in the order of a guest's life. The check ends after the first failure. The guest is always
+    deleted.
 
     Args:
-        url: the host on which the guest is made, as addHost is given it.
-        options: the driver's.
-        template: whose details the guest gets; None: those of ``default``.
-        patience_s: how long an action may take.
+        url: the url of the host on which the test guest is created, as for addHost.
+        options: the options of the driver.
+        template: the template whose details the guest gets. None: the details of ``default``.
+        patience_s: the time limit of each action in seconds.
     """
     try:
         read_host_url(url)
     except ValueError as error:
         yield Need(
-            "host", str(error), "the three sizes say what the host may promise to guests; other keys are sent"
+            "host",
+            str(error),
+            "the three sizes are the capacity of the host; other keys are sent to the executable",
         )
         return
     trial = _Trial(options, host_details(url), template, patience_s)
@@ -72,31 +77,48 @@ class _Trial:
         self._began = False
 
     def actions(self) -> Iterator[tuple[str, Callable[[], str], str]]:
-        """Yield each action with its trial, and the remedy if the trial fails."""
+        """Yield for each action its name, a function that tests it, and the remedy if the test fails."""
         refuse = 'print {"status": "error", "error": "..."} and end with exit code 1'
-        yield NOT_AN_ACTION, self._refused, f"an action that it does not know must fail: {refuse}"
+        yield NOT_AN_ACTION, self._refused, f"an unknown action must fail: {refuse}"
         if self._has_statuses:
             says = (
                 'print {"status": "success", "power_state": {"NAME": "poweron"}}, or set driver.extension.statuses'
             )
             yield "statuses", self._statuses, f"{says} = false"
         yield "prepare", self._prepare, "print an object that is merged into cloudstack.vm.details, or nothing"
-        yield "create", self._create, "after it the guest runs: status must say poweron, statuses must name it"
-        yield "stop", lambda: self._then("stop", OFF), "after it the guest does not run, and status says poweroff"
-        yield "start", lambda: self._then("start", ON), "after it the guest runs"
-        yield "reboot", lambda: self._then("reboot", ON), "after it the guest runs"
+        yield (
+            "create",
+            self._create,
+            "afterwards the guest must run: status must report poweron, statuses must contain the guest",
+        )
+        yield (
+            "stop",
+            lambda: self._then("stop", OFF),
+            "afterwards the guest must not run, and status must report poweroff",
+        )
+        yield "start", lambda: self._then("start", ON), "afterwards the guest must run"
+        yield "reboot", lambda: self._then("reboot", ON), "afterwards the guest must run"
         vnc = 'print {"console": {"protocol": "vnc", "host": "...", "port": "...", "password": "..."}}'
-        yield "getconsole", self._console, f"{vnc}, or end with exit code 1 where guests have no screens"
-        yield "stop, before delete", lambda: self._then("stop", OFF), "a guest is stopped before it is deleted"
-        yield "delete", lambda: self._then("delete", UNKNOWN), "after it status fails, or says neither on nor off"
+        yield "getconsole", self._console, f"{vnc}, or end with exit code 1 if guests have no screens"
+        yield "stop, before delete", lambda: self._then("stop", OFF), "the guest must stop before it is deleted"
+        yield (
+            "delete",
+            lambda: self._then("delete", UNKNOWN),
+            "afterwards status must fail, or report neither poweron nor poweroff",
+        )
         yield (
             "delete, again",
             lambda: self._then("delete", UNKNOWN),
-            "deleting what is gone must succeed: it is repeated",
+            "deleting a guest that does not exist must succeed, because deletion may be repeated",
         )
 
     def clean_up(self) -> None:
-        """Stop and delete the guest, if it may exist; executables may refuse to delete a guest that runs."""
+        """Stop and delete the guest if it may exist.
+
+        Errors are ignored.
+
+        The guest is stopped first, because executables may refuse to delete a running guest.
+        """
         for action in ("stop", "delete") if self._began else ():
             with suppress(ActionFailed):
                 self._run(action)
@@ -108,7 +130,7 @@ class _Trial:
             if error.unanswered:
                 raise
             return "refused"
-        raise WrongAnswer("it succeeded")
+        raise WrongAnswer("the unknown action succeeded")
 
     def _statuses(self) -> str:
         states = self._program.run(
@@ -117,7 +139,9 @@ class _Trial:
         if not isinstance(states, dict):
             raise WrongAnswer(f"power_state must be an object; it is {states!r}")
         if self._began and power_of_word(states.get(self._name)) != ON:
-            raise WrongAnswer(f"statuses must say that {self._name} is on; it says {states.get(self._name)!r}")
+            raise WrongAnswer(
+                f"statuses must report poweron for {self._name}; it reports {states.get(self._name)!r}"
+            )
         return f"{len(states)} guests"
 
     @property
@@ -140,11 +164,14 @@ class _Trial:
         self._run(action)
         state, said = self._state()
         if state != expected:
-            raise WrongAnswer(f"after it status must say {expected}, not {said}")
+            raise WrongAnswer(f"after {action}, status must report {expected}, not {said}")
         return f"{self._name} is {state}" if state != UNKNOWN else f"{self._name} is gone"
 
     def _state(self) -> tuple[str, str]:
-        """Return the guest's state and the output of ``status``, which may fail for a guest that does not exist."""
+        """Return the guest's power state and the output of ``status``.
+
+        If ``status`` fails, as for a guest that does not exist, the state is UNKNOWN and the output is the error.
+        """
         try:
             word = self._run("status").get("power_state")
         except ActionFailed as error:

@@ -1,10 +1,11 @@
 """The driver for executables of the Extension protocol: docs/how-to/extensions.md (one file: one class).
 
-A guest is what ``prepare`` and ``create`` made of a payload; what ``prepare`` answered is kept and sent with each
-later action. ``create`` may not be repeated: that it is begun is kept before it is, so that after a lost answer
-the guest is looked for, and what is left of it deleted, before it is made anew under the same identity. What the
-protocol has no place for, fences and the one host that may have a guest, stands in the service's records. It has no
-data volumes and no live migration. Screens are VNC servers that ``getconsole`` names.
+A guest is created by ``prepare`` and ``create`` from a payload. The response of ``prepare`` is stored and sent with
+each later action. ``create`` must not be repeated, so its beginning is recorded before the action runs. If the
+response of ``create`` is lost, the driver looks for the guest and deletes its remains before it creates the guest
+again under the same identity. The protocol has no fences, and no rule that only one host may have a guest; the
+service's records contain both. The driver has no data volumes and no live migration. Screens are VNC servers that
+``getconsole`` returns.
 """
 
 import socket
@@ -43,10 +44,10 @@ from bulkdeploy.drivers.records import Records
 
 ANY_TEMPLATE = "default"
 LONGEST_MARK = 4096
-"""Characters of a mark of activity, which is stored until the next check."""
+"""The largest number of characters of an activity mark, which is stored until the next check."""
 
 LOOK_SECONDS = 60.0
-"""Patience for listings, which have no timeout of their own."""
+"""The time limit of each action for listings, whose callers set no time limit, in seconds."""
 
 
 class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
@@ -70,9 +71,12 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         self._extension.records = records
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Register a host with the hardware in its URL.
+        """Register a host with the hardware in its URL, and return this hardware.
 
         If the extension has the action ``statuses``, the action must succeed for the host.
+
+        Raises:
+            DriverError: the URL is invalid, or the action ``statuses`` failed.
         """
         try:
             model = read_host_url(host.access.url)
@@ -99,7 +103,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         with self._call("boot", host, guest.uuid, fence, timeout_s) as call:
             if len(guest.volumes) > 1:
                 raise DriverError(
-                    "volume", host.name, "guests of extensions can have a root disk only", transient=False
+                    "volume", host.name, "guests of extensions cannot have data volumes", transient=False
                 )
             call.claim("boot", [volume.uuid for volume in guest.volumes])
             if call.kept is None or call.kept.made is Made.NO:
@@ -146,9 +150,9 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
                 self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """Return the power state of a guest on this host.
+        """Return the power state of a guest on this host, or None if the guest is not there.
 
-        A guest without a host in the records counts as absent (None).
+        A guest without a host in the records counts as absent.
         """
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
             fenced = call.fenced_here("look")
@@ -166,9 +170,9 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         fence: int,
         timeout_s: float,
     ) -> None:
-        """Delete a guest.
+        """Delete a guest with its root disk.
 
-        If a root disk of the guest is not among ``volume_uuids``, the guest is stopped and kept.
+        If the guest's root disk is not in ``volume_uuids``, the guest is only stopped.
         """
         with self._call("delete", host, guest_uuid, fence, timeout_s) as call:
             call.fenced_here("delete")
@@ -179,7 +183,10 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
             self._records.fences.release(guest_uuid, fence)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """Raise an error if the volume is the root disk of a guest; a root disk is deleted with its guest."""
+        """Raise an error if the volume is the root disk of a guest, and do nothing otherwise.
+
+        A root disk is deleted with its guest, and guests of extensions have no other volumes.
+        """
         del timeout_s
         for guest_uuid, kept in self._kept():
             if kept.made is not Made.NO and any(
@@ -219,8 +226,8 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         """Return the response of the action ``activity``, or None if the extension does not have this action.
 
         Raises:
-            DriverError: the action failed or answered no mark. Host HA then knows nothing of the silent host, and
-                does not take it for dead: many executables succeed for actions that they do not know.
+            DriverError: the action failed or returned no mark. Host HA must not conclude from this error that the
+                silent host is dead, because many executables succeed for actions that they do not know.
         """
         del volumes  # disks are where the executable made them
         if not self._extension.options.activity:
@@ -237,7 +244,9 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
             raise error_of("activity", other.name, error) from error
         mark = str(answer.get("mark", ""))
         if not 0 < len(mark) <= LONGEST_MARK or "\0" in mark:
-            reason = f"the action activity must answer mark, a text of 1 to {LONGEST_MARK} characters"
+            reason = (
+                f"the response of the action activity must contain mark, a text of 1 to {LONGEST_MARK} characters"
+            )
             raise DriverError(STEPS["activity"], other.name, reason, transient=True)
         return mark
 
@@ -267,7 +276,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
                     yield guest
 
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
-        """List the root disks of guests that exist."""
+        """List the root disks of the guests that exist."""
         for _, kept in self._kept():
             if kept.made is not Made.NO:
                 for volume, pool, size_bytes in kept.volumes:
@@ -288,7 +297,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
                 yield guest_uuid, kept
 
     def _kept_by_host(self) -> Mapping[UUID | None, Sequence[tuple[UUID, KeptGuest]]]:
-        """Return the stored states of guests that may exist, by the host on which they may be."""
+        """Return the stored states of all guests that may exist, by the uuid of the guest's possible host."""
         found: defaultdict[UUID | None, list[tuple[UUID, KeptGuest]]] = defaultdict(list)
         for guest_uuid, fenced in self._records.fences.kept().items():
             kept = KeptGuest.of(fenced)
@@ -299,7 +308,10 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
     def _guests(
         self, host: HostAddress, kept_here: Sequence[tuple[UUID, KeptGuest]], timeout_s: float
     ) -> list[tuple[Guest, str]]:
-        """Return the guests of a host and their states. A guest with an unknown state counts as running."""
+        """Return the guests of a host with the power states that the extension reports.
+
+        A guest whose state is unknown counts as running.
+        """
         states = self._extension.states(host, timeout_s)
         found = []
         for guest_uuid, kept in kept_here:

@@ -1,4 +1,4 @@
-"""An extension: its executable, what is stored of its guests, and what it reports about them."""
+"""An extension: its executable, the stored states of its guests, and its reports about them."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,11 +23,11 @@ STEPS = {
     "activity": "look",
     "getconsole": "console",
 }
-"""The steps that errors name for actions. An action that is not listed is named by itself."""
+"""The names of actions in errors (``DriverError.step``). For other actions, the step is the action's name."""
 
 
 class Made(StrEnum):
-    """The progress of making a guest."""
+    """The progress of creating a guest. MAYBE means that ``create`` began and its response is unknown."""
 
     NO = "no"
     MAYBE = "maybe"
@@ -36,9 +36,10 @@ class Made(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KeptGuest:
-    """The stored state of a guest: ``vm``, which the protocol calls cloudstack.vm.details, with prepare's output.
+    """The state of a guest that the driver stores in the guest's record.
 
-    ``host`` is the uuid of the guest's last host, which is used for a stopped guest.
+    ``vm`` is the guest in the protocol's format ``cloudstack.vm.details``, with the output of ``prepare``. ``host``
+    is the uuid of the last host, which is used for a stopped guest.
     """
 
     vm: dict[str, Any]
@@ -61,10 +62,12 @@ class KeptGuest:
 
 
 class Extension:
-    """An extension as the calls of all guests use it. Threads share the object.
+    """An extension with its options and its executable.
+
+    Calls for all guests and threads share the object.
 
     Attributes:
-        records: set by the driver before the first call.
+        records: the records of the driver, which sets them before the first call.
     """
 
     records: Records
@@ -77,9 +80,12 @@ class Extension:
         )
 
     def states(self, host: HostAddress, timeout_s: float) -> Mapping[str, str] | None:
-        """Return the states of all guests of a host by name.
+        """Return the power states of all guests on a host, by the guests' names.
 
         Returns None if the extension does not have the action ``statuses``.
+
+        Raises:
+            DriverError: the action failed.
         """
         if not self.options.statuses:
             return None
@@ -93,7 +99,11 @@ class Extension:
         return {str(name): power_of_word(state) for name, state in states.items()}
 
     def state(self, host: HostAddress | None, kept: KeptGuest, timeout_s: float) -> str:
-        """Return the state of a guest that the action ``status`` reports."""
+        """Return the power state of a guest that the action ``status`` reports.
+
+        Raises:
+            DriverError: the action failed.
+        """
         try:
             answer = self.program.run("status", self.payload(host, kept), timeout_s=timeout_s)
         except ActionFailed as error:
@@ -101,7 +111,7 @@ class Extension:
         return power_of_word(answer.get("power_state"))
 
     def payload(self, host: HostAddress | None, kept: KeptGuest | None = None) -> dict[str, Any]:
-        """Return the payload of an action about a host, or about a guest if ``kept`` is not None."""
+        """Return the payload of an action for a host, or for a guest if ``kept`` is not None."""
         details = host_details(None if host is None else host.url)
         user_id = current_user()
         caller = None if user_id is None else self.records.directory.caller(user_id)

@@ -1,4 +1,4 @@
-"""A call about one guest of an extension, with what is stored of the guest (one file: one class)."""
+"""A driver call for one guest of an extension, with the guest's stored state (one file: one class)."""
 
 import socket
 import time
@@ -28,14 +28,14 @@ from bulkdeploy.drivers.records import FencedGuest
 from bulkdeploy.drivers.vnc import VncRefused, connect_to_vnc
 
 GONE = "gone"
-"""State of a guest that was made, and that its host does not have any more."""
+"""The state of a guest that was created and does not exist on its host any more."""
 
 AGAIN_S = 0.5
-"""Pause before an executable that answered a taken identity is asked again, in seconds."""
+"""The pause before ``prepare`` runs again after it returned an identity that is in use, in seconds."""
 
 
 class ExtensionCall(FencedCall):
-    """A call about one guest and its stored state. Without a host, the call uses the guest's last host."""
+    """A call for one guest and its stored state. If no host is given, the call uses the guest's last host."""
 
     def __init__(
         self, extension: Extension, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -46,9 +46,13 @@ class ExtensionCall(FencedCall):
 
     @property
     def known(self) -> KeptGuest:
-        """The kept state of the guest, which must exist."""
+        """The stored state of the guest.
+
+        Raises:
+            ValueError: the guest has no stored state.
+        """
         if self.kept is None:
-            raise ValueError(f"nothing is kept of guest {self.guest}")
+            raise ValueError(f"guest {self.guest} has no stored state")
         return self.kept
 
     @override
@@ -72,24 +76,27 @@ class ExtensionCall(FencedCall):
         return fenced
 
     def keep(self, kept: KeptGuest | None) -> None:
-        """Record the properties of the guest and the host that has it."""
+        """Replace the stored state of the guest, with the call's host as the last host. None deletes the state."""
         if kept is not None and self.host is not None:
             kept = replace(kept, host=str(self.host.uuid))
         self.store_details("boot", {} if kept is None else {KEPT_UNDER: asdict(kept)})
         self.kept = kept
 
     def make(self) -> None:
-        """Prepare a guest that does not exist, and create it.
+        """Prepare and create a guest that does not exist.
 
         If the executable rejects the creation, an object with the prepared identity may belong to another user of
-        the hypervisor. It is not touched, and the next attempt prepares another identity.
+        the hypervisor. The object is not changed, and the next attempt prepares another identity.
+
+        Raises:
+            DriverError: the guest was not created, or its creation has no known result.
         """
         new = self.known
         self._prepare()
         before = self.find()
         if before == ON:
             self.keep(new)
-            text = "what prepare answered is the identity of a guest that runs"
+            text = "prepare returned the identity of a running guest"
             raise DriverError("boot", self.host_name, text, transient=True)
         try:
             self._create()
@@ -101,8 +108,8 @@ class ExtensionCall(FencedCall):
     def _prepare(self) -> None:
         """Run ``prepare`` until it returns an identity with which no other guest of this service is being created.
 
-        An executable that returns the next free number reserves nothing: concurrent calls get the same number until
-        one of them has begun to create its guest.
+        An executable that returns the next free number does not reserve the number: concurrent calls get the same
+        number until one of them has begun to create its guest.
         """
         new = self.known
         while True:
@@ -120,7 +127,7 @@ class ExtensionCall(FencedCall):
                     return
             if self.is_over:
                 text = (
-                    f"prepare answers the details of guest {other}, which is being created: {', '.join(details)}."
+                    f"prepare returns the details of guest {other}, which is being created: {', '.join(details)}."
                     " If details do not identify a guest, set driver.extension.details_identify = false"
                 )
                 raise DriverError("boot", self.host_name, text, transient=True)
@@ -145,8 +152,9 @@ class ExtensionCall(FencedCall):
     def make_after_lost_answer(self, new: KeptGuest) -> None:
         """Make the guest run after a creation whose response was lost.
 
-        A guest that runs with the prepared identity and the guest's name is this guest. If nothing has them, the
-        guest is prepared again. Any other object with the identity belongs to another user and is not touched.
+        If an object with the prepared identity and the guest's name runs, it is this guest, and nothing is done. If
+        no such object exists, the guest is prepared again. An object with the identity and another name belongs to
+        another user and is not changed.
         """
         found = self.find_ours()
         if found == ON:
@@ -166,13 +174,14 @@ class ExtensionCall(FencedCall):
     def start_again(self) -> None:
         """Start a guest that was created before, unless it runs.
 
-        A guest that does not exist is not created again.
+        Raises:
+            DriverError: the guest does not exist any more. It is not created again. Or the start failed.
         """
         found = self.look()
         if found == GONE:
             reason = (
-                f"the hypervisor does not have guest {self.known.name} and its disk any more; restoreVirtualMachine"
-                " makes them anew from the template"
+                f"the hypervisor does not have guest {self.known.name} and its disk any more. restoreVirtualMachine"
+                " creates both again from the template"
             )
             raise self.error("volume", reason)
         if found == OFF:
@@ -180,7 +189,11 @@ class ExtensionCall(FencedCall):
             self._give_way()
 
     def _give_way(self) -> None:
-        """Undo the work of this call if a call with a higher fence came and does not run the guest."""
+        """Undo the start if a call with a higher fence was made meanwhile and does not run the guest.
+
+        Raises:
+            StaleFence: a call with a higher fence was made.
+        """
         if self.fences.is_highest(self.guest, self.fence):
             return
         fenced = self.fences.kept().get(self.guest)
@@ -191,7 +204,7 @@ class ExtensionCall(FencedCall):
         raise self.stale("boot")
 
     def stop(self) -> None:
-        """Stop the guest if it runs. The remains of a creation whose response was lost are deleted."""
+        """Stop the guest if it runs. If the response of its creation was lost, its remains are deleted."""
         if self.kept is None or self.kept.made is Made.NO:
             return
         if self.known.made is Made.MAYBE and self.find_ours() == UNKNOWN:
@@ -202,11 +215,11 @@ class ExtensionCall(FencedCall):
             self._run("stop")
 
     def stop_here(self) -> None:
-        """Stop the guest, which runs on the call's host."""
+        """Stop the guest on the call's host without checking its state first."""
         self._run("stop")
 
     def delete(self) -> None:
-        """Delete the guest, running or not, and its stored state."""
+        """Delete the guest, which may run, and its stored state."""
         if self.known.made is not Made.NO:
             found = self.find()
             is_certain = self.known.made is Made.YES or not self._extension.options.statuses
@@ -217,9 +230,9 @@ class ExtensionCall(FencedCall):
         self.keep(None)
 
     def find(self) -> str:
-        """Return the state of the object with the guest's identity.
+        """Return the power state of the object with the guest's identity, whatever its name is.
 
-        Returns UNKNOWN if there is none or if ``status`` fails.
+        Returns UNKNOWN if no such object exists or if ``status`` fails.
         """
         try:
             return self._state()
@@ -227,10 +240,12 @@ class ExtensionCall(FencedCall):
             return UNKNOWN
 
     def find_ours(self) -> str:
-        """Return the state of the guest, or UNKNOWN if its identity is unused or belongs to another name.
+        """Return the power state of the guest.
+
+        Returns UNKNOWN if no object has the guest's identity, or if the object has another name.
 
         Raises:
-            DriverError: ``statuses`` failed, so the owner of the guest is unknown.
+            DriverError: ``statuses`` failed, so the owner of the object is unknown.
         """
         found = self.find()
         return UNKNOWN if found != UNKNOWN and self._has_other_name() else found
@@ -250,10 +265,10 @@ class ExtensionCall(FencedCall):
             return False
 
     def look(self) -> str:
-        """Return the state of a created guest, or GONE if ``statuses`` lists no guest with its name.
+        """Return the power state of a created guest, or GONE if ``statuses`` lists no guest with its name.
 
         Raises:
-            DriverError: it cannot be seen.
+            DriverError: the state cannot be read.
         """
         state = self._state_or_failure()
         if self._has_other_name():
@@ -274,7 +289,11 @@ class ExtensionCall(FencedCall):
         return self._extension.state(self.host, self.known, self.left)
 
     def open_screen(self) -> socket.socket:
-        """Connect to the VNC server of the guest, which runs on the call's host."""
+        """Connect to the VNC server of the guest, which must run on the call's host.
+
+        Raises:
+            DriverError: the guest does not run there, or its screen cannot be reached.
+        """
         where = self.fences.kept().get(self.guest, FencedGuest())
         self.kept = KeptGuest.of(where)
         here = self.host is not None and self.host.uuid in where.host_uuids
@@ -285,17 +304,25 @@ class ExtensionCall(FencedCall):
         except WrongAnswer as error:
             raise self.error("console", f"getconsole: {error}") from error
         if isinstance(screen, str):
-            raise self.error("console", f"its console is a web page, which the service cannot show: {screen}")
+            raise self.error(
+                "console", f"the guest's console is a web page, which the service cannot show: {screen}"
+            )
         try:
             return connect_to_vnc(screen.address, screen.port, screen.password, timeout_s=self.left)
         except (OSError, VncRefused) as error:
-            reason = f"its VNC server at {screen.address}, port {screen.port}: {error}"
+            reason = f"the guest's VNC server at {screen.address}, port {screen.port}: {error}"
             raise self.error("console", reason, transient=True) from error
 
     def run_custom_action(self, action: CustomAction) -> str:
-        """Run a custom action on an existing guest, and return the output of the action."""
+        """Run a custom action on an existing guest, and return the output of the action.
+
+        Raises:
+            DriverError: the guest was never created, or the action failed.
+        """
         if self.kept is None or self.kept.made is Made.NO:
-            raise self.error("custom_action", "the guest does not exist yet: start the virtual machine once")
+            raise self.error(
+                "custom_action", "the guest does not exist before the first start of its virtual machine"
+            )
         payload = self._extension.payload(self.host, self.kept)
         if action.details:
             payload["externaldetails"]["action"] = dict(action.details)

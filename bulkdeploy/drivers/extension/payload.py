@@ -25,10 +25,10 @@ ON, OFF, UNKNOWN = "poweron", "poweroff", "unknown"
 
 
 def read_host_url(url: str) -> HostModel:
-    """Return the size of a host that its url declares.
+    """Return the hardware of a host from its url.
 
     Raises:
-        ValueError: it is no ``extension://NAME?cores=N&mhz=N&memory=MIB``.
+        ValueError: the url does not have the form ``extension://NAME?cores=N&mhz=N&memory=MIB``.
     """
     parts = urlsplit(url)
     given = dict(parse_qsl(parts.query))
@@ -42,7 +42,10 @@ def read_host_url(url: str) -> HostModel:
 
 
 def host_details(url: str | None) -> dict[str, str]:
-    """Return the parameters of a host's url for externaldetails.host, or none for other forms of urls."""
+    """Return the parameters of a host's url that are sent as externaldetails.host.
+
+    The sizes and the address are omitted. The result is empty for urls with another scheme.
+    """
     parts = urlsplit(url or "")
     given = parse_qsl(parts.query, keep_blank_values=True) if parts.scheme == SCHEME else []
     return {key: value for key, value in given if key not in (*SIZES, ADDRESS)}
@@ -79,7 +82,7 @@ def payload_of(
 
 
 def power_of_word(word: object) -> str:
-    """ON, OFF or UNKNOWN, spelled in any case."""
+    """Return ON, OFF or UNKNOWN for a power state that an executable printed in any case."""
     text = str(word).strip().lower()
     return text if text in (ON, OFF) else UNKNOWN
 
@@ -129,7 +132,7 @@ def _known(values: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``vm`` merged with the output of ``prepare`` as a JSON merge patch (RFC 7396), as in CloudStack."""
+    """Return ``vm`` with the output of ``prepare`` applied as a JSON merge patch (RFC 7396), as CloudStack does."""
     result = dict(vm)
     for key, value in patch.items():
         before = result.get(key)
@@ -143,18 +146,20 @@ def merged(vm: Mapping[str, Any], patch: Mapping[str, Any]) -> dict[str, Any]:
 
 
 class WrongAnswer(Exception):
-    """The answer of an action does not follow the protocol."""
+    """Raised if the response of an action does not follow the protocol."""
 
 
 def prepared(vm: Mapping[str, Any], answer: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``merged`` with the answer of ``prepare``.
+    """Apply the response of ``prepare`` to a guest as a JSON merge patch, and return the result.
 
     Raises:
-        WrongAnswer: the guest then has no name, or its details are no object.
+        WrongAnswer: the result has no name, or its details are not an object.
     """
     result = merged(vm, answer)
     if not isinstance(result.get("name"), str) or not result["name"]:
-        raise WrongAnswer(f"name must be a text, not {result.get('name')!r}: the guest is found by it")
+        raise WrongAnswer(
+            f"name must be a text, not {result.get('name')!r}, because the guest is found by its name"
+        )
     if not isinstance(result.get("details"), Mapping):
         raise WrongAnswer(f"details must be an object, not {result.get('details')!r}")
     return result
@@ -170,10 +175,10 @@ class Screen:
 
 
 def read_console(answer: Mapping[str, Any]) -> Screen | str:
-    """Return the VNC server that ``getconsole`` names, or the url of a page.
+    """Return the VNC server in a response of ``getconsole``, or the url of its web page as a text.
 
     Raises:
-        WrongAnswer: it names neither.
+        WrongAnswer: the response contains neither.
     """
     console = answer.get("console")
     if not isinstance(console, Mapping):
@@ -190,12 +195,15 @@ def read_console(answer: Mapping[str, Any]) -> Screen | str:
         raise WrongAnswer(f"console must have host and port, not {address!r} and {port!r}")
     password = str(console.get("password") or "")
     if not password.isascii():
-        raise WrongAnswer("console.password must be of ASCII letters: VNC has no others")
+        raise WrongAnswer("console.password must be ASCII, because VNC supports no other characters")
     return Screen(address, int(port), password)
 
 
 def without_prefix(details: object) -> dict[str, str]:
-    """Return the guest's details that start with ``External:``, without this prefix, as CloudStack sends them."""
+    """Return the details whose keys start with ``External:``, without this prefix, as CloudStack sends them.
+
+    The result is empty if ``details`` is not a mapping.
+    """
     if not isinstance(details, Mapping):
         return {}
     return {key.removeprefix(EXTERNAL): str(value) for key, value in details.items() if key.startswith(EXTERNAL)}

@@ -1,7 +1,8 @@
 """The execution of an action of the Extension protocol: ``EXECUTABLE ACTION PAYLOAD.json SECONDS``.
 
-Source: CloudStack 4.21, adminguide/extensions: the exit code decides, what it prints is JSON or nothing. It is run
-as ``run_program`` runs programs. The payload, which has secrets, is a file that only its user reads, and removed.
+Source: CloudStack 4.21, adminguide/extensions. The exit code decides whether the action succeeded. The output is
+JSON or empty. ``run_program`` runs the executable. The payload, which contains secrets, is a file that only its
+user can read and that is deleted afterwards.
 """
 
 import json
@@ -20,9 +21,12 @@ REFUSED = ("error", "failed", "failure")
 HIDDEN = "****"
 
 READ = ("prepare", "status", "statuses", "activity", "getconsole")
-"""Actions whose JSON is read; ``status`` may print a bare word.
+"""The actions whose output is parsed as JSON.
 
-The others may print plain text: as for CloudStack, their exit code says how they ended."""
+``status`` may also print a bare word.
+
+Other actions may print plain text, because only their exit code counts, as in CloudStack.
+"""
 
 
 class ActionFailed(Exception):
@@ -34,7 +38,12 @@ class ActionFailed(Exception):
 
 
 class Program:
-    """The executable of an extension, shared between threads. ``secrets`` are removed from its output."""
+    """The executable of an extension, which threads may share.
+
+    ``secrets`` are removed from its output.
+
+    At most ``at_once`` actions run at the same time.
+    """
 
     def __init__(self, path: Path, *, at_once: int, secrets: Sequence[str]) -> None:
         self.path = path
@@ -43,14 +52,15 @@ class Program:
 
     @property
     def is_there(self) -> bool:
-        """Return whether the program exists and this process may run it."""
+        """True if the executable exists and this process may run it."""
         return os.access(self.path, os.X_OK)
 
     def run(self, action: str, payload: Mapping[str, Any], *, timeout_s: float) -> Mapping[str, Any]:
-        """Run an action, and return the JSON object that it printed, or an empty object.
+        """Run an action, and return the JSON object that the action printed, or an empty object.
 
         Raises:
-            ActionFailed: it failed, could not be run, took too long, or printed too much or what is no JSON object.
+            ActionFailed: the action failed, could not be run or took too long, or its output is too long or not a
+                JSON object.
         """
         return self._answer(action, self._print(action, payload, timeout_s))
 
@@ -58,7 +68,7 @@ class Program:
         """Run an action, and return its output without secrets.
 
         Raises:
-            ActionFailed: it failed, could not be run, took too long, or printed too much.
+            ActionFailed: the action failed, could not be run, took too long, or printed too much.
         """
         return self._without_secrets(self._print(action, payload, timeout_s).strip())
 
@@ -66,7 +76,7 @@ class Program:
         end = time.monotonic() + timeout_s
         if not self._slots.acquire(timeout=timeout_s):
             raise ActionFailed(
-                f"{action}: no turn within {timeout_s:.0f} s, as many actions as allowed are under way"
+                f"{action}: not started within {timeout_s:.0f} s, because the allowed number of actions is running"
             )
         try:
             with tempfile.TemporaryDirectory(prefix="bulkdeploy-extension-") as folder:
@@ -123,7 +133,7 @@ class Program:
 
 
 def _message(printed: str) -> str:
-    """Return the message of an answer, under any of the names that extensions use."""
+    """Return the error message in an action's JSON output, or an empty text if it contains none."""
     try:
         answer = json.loads(printed)
     except ValueError:

@@ -1,4 +1,4 @@
-"""A Ganeti cluster as the calls of all guests use it."""
+"""A Ganeti cluster with its clients, as the calls of all guests use it."""
 
 from threading import BoundedSemaphore
 
@@ -11,11 +11,13 @@ from bulkdeploy.drivers.records import Records
 
 
 class GanetiCluster:
-    """A Ganeti cluster with its clients. Threads share the object.
+    """A Ganeti cluster with its clients.
+
+    Threads share the object.
 
     Attributes:
-        records: set by the driver before the first call.
-        slots: one for each job that Ganeti runs for the driver at the same time.
+        records: the records of the driver, which sets them before the first call.
+        slots: a semaphore that limits the number of jobs that Ganeti runs for the driver at the same time.
     """
 
     records: Records

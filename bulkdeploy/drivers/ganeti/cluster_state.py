@@ -1,8 +1,8 @@
 """A cluster's state, read over RAPI, in the format of Ganeti's allocator requests.
 
-Memory is counted as it is when a host is added: what nodes have, without what is reserved and what instances may
-use, whatever they use at the moment. Jobs are read before instances, so that one that ends meanwhile is seen twice,
-which is noticed, and never not at all.
+Memory is counted as for a host that is added: the memory of nodes, minus reserved memory and the memory that
+instances may use, whatever they use now. Jobs are read before instances, so a job that ends meanwhile is counted
+twice, which is recognised, and never missed.
 """
 
 from collections import Counter, defaultdict
@@ -16,7 +16,7 @@ from bulkdeploy.iallocator.document import Document, read_document
 
 DRBD = "drbd"
 METADATA_MIB = 128
-"""What DRBD adds to each disk on both nodes."""
+"""The space that DRBD adds to each disk on both nodes, in MiB."""
 
 NODE_FIELDS = (
     *("name", "group.uuid", "offline", "drained", "vm_capable", "tags"),
@@ -34,8 +34,9 @@ class ClusterState:
     """The state of a cluster, and the changes that running jobs are about to make.
 
     Attributes:
-        document: in the protocol's form, read.
-        beginning: instances that jobs make, as the protocol has them, with primary and secondary.
+        document: the state as an allocator request.
+        beginning: the instances that running jobs create, in the format of the allocator protocol, each with the
+            names of its primary and secondary node.
     """
 
     document: Document
@@ -43,11 +44,18 @@ class ClusterState:
 
 
 def read_state(rapi: Rapi, *, reserved_mib: int, timeout_s: float) -> ClusterState:
-    """Read the state of the whole cluster. Nodes that do not answer count as offline.
+    """Read the state of the cluster.
+
+    Nodes that do not answer count as offline.
+
+    Args:
+        rapi: the client of the cluster.
+        reserved_mib: the memory of each node that instances do not get.
+        timeout_s: the time limit of each request in seconds.
 
     Raises:
-        NotAnswered, JobFailed: as ``Rapi.query``.
-        MalformedDocument: this Ganeti says something else than the protocol has.
+        NotAnswered, JobFailed: a query failed.
+        MalformedDocument: this Ganeti's responses do not match the allocator protocol.
     """
     ops = [one for _, many in active_ops(rapi, timeout_s=timeout_s) for one in many]
     rows = rapi.query("instance", INSTANCE_FIELDS, timeout_s=timeout_s)
@@ -76,7 +84,7 @@ def read_state(rapi: Rapi, *, reserved_mib: int, timeout_s: float) -> ClusterSta
 
 
 def as_wanted(definition: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the protocol's description of a requested instance from Ganeti's definition of it."""
+    """Convert the definition of an instance in a creation request to the format of the allocator protocol."""
     parameters = definition.get("beparams") or {}
     memory = parameters.get("maxmem", parameters.get("memory", 0))
     template = definition.get("disk_template") or ""
@@ -106,7 +114,10 @@ def _creations(ops: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:
 def _let_move(
     one: Mapping[str, Any], instances: Mapping[str, dict[str, Any]], nodes: Mapping[str, dict[str, Any]]
 ) -> None:
-    """Count an instance whose secondary is being replaced as mirrored on the new node, including its disk space."""
+    """Count an instance whose secondary is being replaced on the new node, including its disk space.
+
+    ``one`` is an opcode of a running job. Other opcodes change nothing.
+    """
     found, node = instances.get(one.get("instance_name", "")), one.get("remote_node") or ""
     if found is not None and node in nodes and one.get("OP_ID") == "OP_INSTANCE_REPLACE_DISKS":
         found["nodes"] = [found["nodes"][0], node]
@@ -168,16 +179,16 @@ def _node(row: Sequence[Any], instances: Any, reserved_mib: int) -> dict[str, An
 def memory_for_guests(
     nodes: Sequence[Sequence[Any]], instances: Sequence[Sequence[Any]], *, reserved_mib: int, tag: str
 ) -> dict[str, int]:
-    """Return the memory in MiB that our instances may use on each node that answers, by name.
+    """Return the memory in MiB that the service's instances may use, by the names of the nodes that answer.
 
     This is the node's memory minus the reserved memory, the memory of other instances, and the most memory that the
-    failure of one other node would move there (N+1). The failure of an offline node has already done so.
+    failure of one other node would move to the node (N+1). Instances of offline nodes have moved already.
 
     Args:
-        nodes: MEMORY_FIELDS_OF_NODES of all.
-        instances: MEMORY_FIELDS_OF_INSTANCES of all.
-        reserved_mib: memory that is each node's own.
-        tag: what tags of our instances begin with.
+        nodes: the values of MEMORY_FIELDS_OF_NODES for each node.
+        instances: the values of MEMORY_FIELDS_OF_INSTANCES for each instance.
+        reserved_mib: the memory of each node that instances do not get.
+        tag: the beginning of a tag that only the service's instances have.
     """
     offline = {name for name, is_offline, _ in nodes if is_offline}
     theirs: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""The creation of many instances by one request (``instances-multi-alloc``) on given nodes.
+"""The creation of many instances on given nodes by one request (``instances-multi-alloc``).
 
 Source: Ganeti's doc/rapi.rst. The request is a job, which submits a job for each instance, in their order.
 """
@@ -14,11 +14,11 @@ ACTIVE = ("queued", "waiting", "canceling", "running")
 
 
 class NotSubmitted(Exception):
-    """Raised when Ganeti created no job for an instance, because the whole request or its entry was rejected."""
+    """Raised if Ganeti created no job for an instance, because the whole request or its entry was rejected."""
 
 
 class Creations:
-    """A request to create instances."""
+    """A submitted request to create several instances."""
 
     def __init__(
         self, rapi: Rapi, definitions: Sequence[Mapping[str, Any]], reason: str, *, timeout_s: float
@@ -26,7 +26,8 @@ class Creations:
         """Submit one request that creates all these instances.
 
         Raises:
-            NotAnswered, JobFailed: as ``Rapi.send``; it may be under way all the same.
+            NotAnswered: Ganeti did not answer. It may execute the request nevertheless.
+            JobFailed: Ganeti rejected the request.
         """
         instances = [{key: value for key, value in one.items() if key != "__version__"} for one in definitions]
         self._rapi, self._lock = rapi, Lock()
@@ -38,14 +39,14 @@ class Creations:
         self._number = int(number)
 
     def job_of(self, position: int, *, timeout_s: float) -> int:
-        """Return the number of the job that creates the instance at this position.
+        """Wait for the request, and return the number of the job that creates the instance at this position.
 
         Raises:
-            NotAnswered: as ``Rapi.wait``.
-            NotSubmitted: there is none, and will be none.
+            NotAnswered: Ganeti did not answer in time.
+            NotSubmitted: Ganeti created no such job and will not create it.
         """
         try:
-            with self._lock:  # who waits first asks for all
+            with self._lock:  # the first waiting thread reads the numbers for all
                 if self._jobs is None:
                     self._jobs = self._rapi.wait(self._number, timeout_s=timeout_s)["jobs"]
         except JobFailed as error:
@@ -57,13 +58,13 @@ class Creations:
 
 
 def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[str]:
-    """Return those of these names that have an instance or an unfinished job that creates one.
+    """Return those of these names for which an instance, or an unfinished job that mentions it, exists.
 
     Raises:
-        NotAnswered, JobFailed: as ``Rapi.query``.
+        NotAnswered, JobFailed: a query failed.
     """
     under_way = [text for _, text in active_jobs(rapi, timeout_s=timeout_s)]
-    # Ganeti refuses a filter of nothing but names where it has not all of them; one that asks for more filters.
+    # Ganeti rejects a filter of names only if one is unknown. With a further condition, it filters.
     named = ["&", ["=~", "name", "."], ["|", *(["=", "name", name] for name in names)]]
     made = rapi.query("instance", ("name",), named, timeout_s=timeout_s)
     return {str(name) for (name,) in made} | {name for name in names if any(name in text for text in under_way)}
@@ -73,7 +74,7 @@ def active_jobs(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, str]]:
     """Return the number of each unfinished job, and a text that contains the names of its instances.
 
     Raises:
-        NotAnswered, JobFailed: as ``Rapi.query``.
+        NotAnswered, JobFailed: the query failed.
     """
     return [(number, json.dumps(ops)) for number, ops in active_ops(rapi, timeout_s=timeout_s)]
 
@@ -82,7 +83,7 @@ def active_ops(rapi: Rapi, *, timeout_s: float) -> list[tuple[int, Sequence[Mapp
     """Return the number and the opcodes of each unfinished job.
 
     Raises:
-        NotAnswered, JobFailed: as ``Rapi.query``.
+        NotAnswered, JobFailed: the query failed.
     """
     where = ["|", *(["=", "status", status] for status in ACTIVE)]
     active = rapi.query("job", ("id", "ops"), where, timeout_s=timeout_s)

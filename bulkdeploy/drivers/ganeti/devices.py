@@ -1,7 +1,7 @@
 """Disks, NICs and operating systems of instances in the format of Ganeti's requests.
 
-A parameter is the driver's option unless the guest's disk or nic says otherwise; what neither says is the cluster's
-own default. Source: Ganeti's doc/rapi.rst, version 3.0, ``/2/instances``.
+A parameter of the guest's disk or NIC takes precedence over the driver's option. Without either, the cluster's own
+default applies. Source: Ganeti's doc/rapi.rst, version 3.0, ``/2/instances``.
 """
 
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 ROUTED = "routed"
 MODES = {"ovs": "openvswitch"}
-"""Ganeti's names of modes that are also known by another."""
+"""Ganeti's names of NIC modes, by other names of these modes."""
 
 DEVICE_PARAMETERS: Mapping[Device, frozenset[str]] = MappingProxyType(
     {Device.DISK: frozenset(get_args(DiskParameter)), Device.NIC: frozenset({"mode", "link", "vlan", "network"})}
@@ -26,24 +26,27 @@ DEVICE_PARAMETERS: Mapping[Device, frozenset[str]] = MappingProxyType(
 
 
 class NoRoute(Exception):
-    """A nic is to be routed, and has no address."""
+    """Raised if the mode of a NIC is routed and the NIC has no address."""
 
     def __init__(self) -> None:
-        super().__init__("the mode is routed, and a nic without an address has no route")
+        super().__init__("the mode of a nic is routed, which requires an address")
 
 
 def node_of(host: HostAddress) -> str:
-    """Return the node that a host is; Ganeti's names are in lower case, as those of urls' hosts are."""
+    """Return the name of the Ganeti node that a host is, from the host's url or else its name.
+
+    Names in urls are returned in lower case, as Ganeti writes them.
+    """
     return (urlsplit(host.url).hostname if host.url else None) or host.name
 
 
 def mib(volume: VolumeSpec) -> int:
-    """Return a volume's size as Ganeti counts it, rounded up."""
+    """Return a volume's size in MiB, rounded up."""
     return max(-(-volume.size_bytes // MIB), 1)
 
 
 def disks_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
-    """Return the disks of an instance, by our volumes' uuids."""
+    """Return the disks of an instance for Ganeti's request. Each disk has the uuid of its volume as its name."""
     if options.disk_template == "diskless":
         return []
     defaults: dict[str, Any] = dict(options.disk_parameters.items())
@@ -53,10 +56,12 @@ def disks_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
 
 
 def nics_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
-    """Return the nics of an instance, by our nics' uuids.
+    """Return the NICs of an instance for Ganeti's request.
+
+    Each NIC has the uuid of the guest's NIC as its name.
 
     Raises:
-        NoRoute: see there.
+        NoRoute: the mode of a NIC is routed and the NIC has no address.
     """
     return [_nic(nic, options) for nic in guest.nics]
 
@@ -64,7 +69,7 @@ def nics_of(guest: GuestSpec, options: GanetiOptions) -> list[dict[str, Any]]:
 def _nic(nic: NicSpec, options: GanetiOptions) -> dict[str, Any]:
     defaults = {"mode": options.nic_mode, "link": options.nic_link}
     chosen = {name: value for name, value in {**defaults, **nic.parameters}.items() if value is not None}
-    if "network" in nic.parameters:  # the network says which
+    if "network" in nic.parameters:  # the network determines mode and link
         chosen = {"network": nic.parameters["network"]}
     if "mode" in chosen:
         chosen["mode"] = MODES.get(chosen["mode"], chosen["mode"])

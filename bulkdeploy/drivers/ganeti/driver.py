@@ -1,9 +1,10 @@
 """The driver for Ganeti clusters: docs/how-to/ganeti.md (one file: one class, a method for each call of drivers).
 
-A guest is the instance UUID.bulkdeploy, so that Ganeti itself refuses a second one; tags hold what Ganeti has no
-place for. What it cannot compare, fences and the one host that may have a guest, stands in the service's records.
-Fences are compared before an instance is asked for, and once it runs: a worker that was overtaken meanwhile removes
-what it made. Instances that start together are made by one request. Instances without our tag are never touched.
+A guest is the instance UUID.bulkdeploy, so that Ganeti itself rejects a second instance of the guest. Tags store
+what Ganeti has no field for. The service's records contain the fences and the only host that may have a guest. A
+fence is compared before an instance is requested and after the instance runs: a worker that lost its lease
+meanwhile deletes the instance that it created. Instances that start together are created by one request. Instances
+without the service's tag are never changed.
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -40,7 +41,7 @@ from bulkdeploy.drivers.hosts import HostAddress, HostModel, NewHost
 from bulkdeploy.drivers.records import Records
 
 LOOK_SECONDS = 60.0
-"""Patience for listings, which have no timeout of their own."""
+"""The time limit of requests for listings, whose callers set no time limit, in seconds."""
 
 
 class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, TemplateVariants, BatchDriver):
@@ -49,8 +50,8 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     options_model = GanetiOptions
     device_parameters = DEVICE_PARAMETERS
     is_watched = True
-    gathering_s = 0.5  # of its own CPU Ganeti spends more on each request
-    guests_may_end = False  # what ends, Ganeti's own watcher starts again
+    gathering_s = 0.5  # each request costs Ganeti more CPU time than this
+    guests_may_end = False  # Ganeti's own watcher restarts guests that end
 
     def __init__(self, options: GanetiOptions, rapi: Rapi) -> None:
         self._options, self._rapi = options, rapi
@@ -79,11 +80,17 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         self._rapi.close()
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Return the node ``ganeti://NODE``. Its memory excludes others' instances and the reserved memory."""
+        """Return the hardware of the node with the url ``ganeti://NODE``.
+
+        The memory excludes other services' instances and the reserved memory.
+
+        Raises:
+            DriverError: the url is invalid, the node cannot be used, or Ganeti does not answer.
+        """
         parts = urlsplit(host.access.url)
         name = parts.hostname or ""
         if parts.scheme != "ganeti" or not name:
-            raise DriverError("connect", "any host", "its url must be ganeti://NODE", transient=False)
+            raise DriverError("connect", "any host", "the url must be ganeti://NODE", transient=False)
         node = self._node(name, timeout_s)
         memory = self._cluster.nodes.read_memory("connect", timeout_s=timeout_s)
         return HostModel(
@@ -99,11 +106,16 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """Return the state of each node: that which operators have set, and whether the node answers the master."""
+        """Return the state of each node as ``HypervisorDriver.look_at_hosts`` does.
+
+        Guests are not listed.
+
+        The state follows from the flags that operators set in Ganeti and from whether the node answers the master.
+        """
         return self._cluster.nodes.look_at(hosts, timeout_s=timeout_s)
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """Return whether the node answers the master, which reads the node's memory."""
+        """Return whether the node answers Ganeti's master when the master reads the node's memory."""
         return self._cluster.nodes.answers(node_of(host), timeout_s=timeout_s)
 
     @override
@@ -111,12 +123,12 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         self._cluster.nodes.set_offline(node_of(host), timeout_s=timeout_s)
 
     def memory_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> Mapping[UUID, int]:
-        """Return each node's memory minus others' instances and the reserve for another node's failure."""
+        """Return each node's memory minus that of other instances and the reserve for another node's failure."""
         memory = self._cluster.nodes.read_memory("look", timeout_s=timeout_s)
         return {host.uuid: memory[node_of(host)] for host in hosts if node_of(host) in memory}
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
-        """Begin these calls. Missing instances are created by one request; other calls are made one by one."""
+        """Send these calls. Missing instances are created by one request; all other calls are made one by one."""
         starts = [call for call in calls if isinstance(call, StartCall)]
         made = self._make_many(starts, timeout_s) if len(starts) > 1 else {}
         return [made.get(call.guest_uuid) or partial(self._make_one, call, timeout_s) for call in calls]
@@ -132,9 +144,10 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
                 self._remove(host_call, call.volume_uuids)
 
     def _make_many(self, starts: Sequence[StartCall], timeout_s: float) -> dict[UUID, Answer]:
-        """Request the missing instances of these calls, and return an answer for each requested one.
+        """Request the missing instances of these calls with one request, and return an answer for each of them.
 
-        The request is limited to the free slots in Ganeti's queue. The other calls wait and are made one by one.
+        The request contains only as many instances as there are free slots for jobs. Calls without an answer in the
+        result are made one by one.
         """
         answers: dict[UUID, Answer] = {}
         wanted: list[tuple[GanetiCall, StartCall, dict[str, Any]]] = []
@@ -157,13 +170,16 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
                 self._cluster.slots.release()
             if not isinstance(error, NotAnswered | JobFailed | DriverError):
                 raise
-            # Each looks for itself what became of it.
+            # Each call then finds out by itself whether its instance was created.
         return answers
 
     def _submit(
         self, wanted: Sequence[tuple[GanetiCall, StartCall, dict[str, Any]]], timeout_s: float
     ) -> dict[UUID, Answer]:
-        """Submit one request for all of these guests for which nodes were found. Each guest has a slot."""
+        """Submit one request for all of these guests for which secondary nodes were found.
+
+        Each guest has a slot, which is released when its creation ends.
+        """
         answers: dict[UUID, Answer] = {}
         with self._cluster.mirrors.placed(
             [definition for _, _, definition in wanted], timeout_s=timeout_s
@@ -182,9 +198,9 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         return answers
 
     def _wait_for(self, call: GanetiCall, start: StartCall, creations: Creations, position: int) -> None:
-        """Wait for the end of a start that was requested with others.
+        """Wait for the end of a creation that was requested together with others.
 
-        If Ganeti created no job for the start, it is requested again alone.
+        If Ganeti created no job for the instance, it is requested again alone.
         """
         try:
             self._wait_for_job(call, creations, position)
@@ -224,7 +240,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
             call.keep_mirrored()
 
     def _stop(self, call: GanetiCall, *, forced: bool, timeout_s: float) -> None:
-        """Stop an instance, and record that the guest is on no host. The instance is kept."""
+        """Stop the instance of a guest, and record that the guest is on no host. The instance is kept."""
         call.fenced_here("stop")
         found = call.look_at_state("stop")
         if found is not None and (found.runs or found.wanted):
@@ -233,7 +249,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         self._records.fences.release(call.guest, call.fence)
 
     def _remove(self, call: GanetiCall, volume_uuids: Sequence[UUID]) -> None:
-        """Volumes that are not named stay, with the instance, which does not run."""
+        """Delete the instance of a guest if ``volume_uuids`` contains all its volumes. Otherwise only stop it."""
         call.fenced_here("delete")
         found = call.look_at_state("delete")
         if found is not None:
@@ -246,7 +262,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
         """Return the power state of an instance on this node.
 
-        An instance that is stopped, and that Ganeti is not to start, counts as absent (None).
+        An instance that is stopped, and that Ganeti shall not start, counts as absent (None).
         """
         call = GanetiCall(self._cluster, host, guest_uuid, fence, timeout_s)
         where = call.fenced_here("look")
@@ -259,7 +275,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         return PowerState.RUNNING if found.runs else PowerState.STOPPED
 
     def ensure_copy_gone(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> None:
-        """Stop an instance if this host is its primary node. An instance has only one primary node."""
+        """Stop an instance if this host is its primary node. Otherwise do nothing."""
         call = GanetiCall(self._cluster, host, guest_uuid, fence, timeout_s)
         call.raise_fence_elsewhere("stop")
         found = call.look_at_state("stop")
@@ -269,7 +285,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
         """Stop the guests on this node except ``kept``.
 
-        Ganeti lists a guest on its primary node only. Other copies are found by a job.
+        Ganeti lists a guest only on its primary node. A copy that may still run on this node is found by its tag.
         """
         node = node_of(host)
         for one in [one for one in self._instances(timeout_s) if one.uuid not in kept]:
@@ -280,7 +296,11 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
                 GanetiCall(self._cluster, host, one.uuid, 0, timeout_s).end_copy()
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """Delete a volume together with the stopped instance to which it still belongs."""
+        """Delete a volume that still belongs to a stopped instance.
+
+        Raises:
+            DriverError: a guest uses the volume.
+        """
         with self._records.fences.volumes_in_use([volume_uuid]) as used:
             for one in self._instances(timeout_s):
                 if one.volumes.get(volume_uuid, (None,))[0] == pool_uuid:
@@ -318,7 +338,13 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Grow a disk of an instance. Disks of Ganeti cannot shrink."""
+        """Grow a disk of an instance.
+
+        Disks of Ganeti cannot shrink.
+
+        Raises:
+            DriverError: the guest does not run on ``host``, or the disk would shrink.
+        """
         call = GanetiCall(self._cluster, host, guest_uuid, fence, timeout_s)
         call.fenced_here("resize")
         found = call.look_at_state("resize")
@@ -327,11 +353,14 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         if found is None or volume.uuid not in found.volumes:
             return
         if found.volumes[volume.uuid][1] > volume.size_bytes:
-            raise call.error("resize", "disks of Ganeti do not shrink")
+            raise call.error("resize", "disks of Ganeti cannot shrink")
         call.grow([volume], found, step="resize")
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """Return the size of a volume after all jobs have ended that may change it."""
+        """Return the size of a volume in bytes after all jobs that may change it have ended.
+
+        Returns None if the volume does not exist.
+        """
         call = GanetiCall(self._cluster, None, guest_uuid, fence, timeout_s)
         call.raise_fence("look")
         call.settle("look")
@@ -343,7 +372,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         return volume.size_bytes if is_grown else found.volumes[volume.uuid][1]
 
     def list_guests(self) -> Iterator[Guest]:
-        """List the instances that run or that Ganeti is to start."""
+        """List the instances that run or that Ganeti is about to start."""
         hosts = {node_of(host): host.uuid for host in self._records.directory.hosts()}
         for one in self._instances(LOOK_SECONDS):
             if (one.runs or one.wanted) and one.node in hosts:
@@ -361,7 +390,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         yield from (guest for guest in super().list_seen_guests(unseen) if guest.uuid not in silent)
 
     def _silent_instances(self, unseen: dict[UUID, str]) -> list[GanetiInstance]:
-        """Return the instances whose state is unknown.
+        """Return the instances whose state Ganeti does not know.
 
         If Ganeti does not answer, the list is empty and all hosts are added to ``unseen``.
         """
@@ -394,7 +423,8 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     def set_allocatable(self, host: HostAddress, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
         """Allow or stop allocation on a physical volume of LVM.
 
-        Ganeti supports this for no other type of storage unit.
+        Raises:
+            DriverError: the unit is of another type, for which Ganeti does not support this.
         """
         if unit.unit_type not in MODIFIABLE:
             super().set_allocatable(host, unit, allocatable=allocatable, timeout_s=timeout_s)
@@ -406,11 +436,11 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
 
     @property
     def _has_disks(self) -> bool:
-        """Return whether instances have disks, which they can lose."""
+        """True if instances have disks."""
         return self._options.disk_template != "diskless"
 
     def _is_new(self, guest: GuestSpec) -> bool:
-        """Return whether the guest may be created if it has no instance."""
+        """Return True if the guest may be created, because none of its volumes existed before."""
         return not (self._has_disks and any(volume.was_made for volume in guest.volumes))
 
     def _check_movable(self, host: HostAddress, found: GanetiInstance) -> None:

@@ -1,4 +1,4 @@
-"""A call about one guest and its instance in Ganeti (one file: one class)."""
+"""A driver call for one guest and its instance in Ganeti (one file: one class)."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -31,14 +31,17 @@ from bulkdeploy.iallocator.refusal import Refusal
 log = structlog.get_logger(__name__)
 
 RUNS_NOWHERE = "does not seem to be running at all"
-"""Part of Ganeti's error where it was to clean up after a migration of an instance that runs on no node."""
+"""A part of Ganeti's error if the instance whose migration is cleaned up runs on no node."""
 
 MOST_STEPS = 6
-"""From primary and secondary anywhere to a given primary: three, and as many by others meanwhile."""
+"""The number of attempts to move an instance to a given primary node.
+
+Three steps suffice if no other call moves the instance meanwhile.
+"""
 
 
 class GanetiCall(FencedCall):
-    """A call about one guest and its instance in Ganeti."""
+    """A driver call for one guest and its instance in Ganeti."""
 
     def __init__(
         self, cluster: GanetiCluster, host: HostAddress | None, guest_uuid: UUID, fence: int, timeout_s: float
@@ -48,19 +51,21 @@ class GanetiCall(FencedCall):
         self.name = f"{guest_uuid}{SUFFIX}"
 
     def look(self, step: str) -> GanetiInstance | None:
-        """Return the instance, or None if it does not exist and no earlier job will create it."""
+        """Return the instance, or None if it does not exist and no earlier job will create it.
+
+        Raises:
+            DriverError: Ganeti does not answer.
+        """
         found = self._get(step)
         if found is None and self.settle(step):
             found = self._get(step)
         return found
 
     def look_at_state(self, step: str) -> GanetiInstance | None:
-        """Return the instance, or None if it does not exist.
-
-        An instance whose state is unknown is a transient error.
+        """Return the instance, whose state is known, or None if it does not exist.
 
         Raises:
-            DriverError: the instance's node does not answer Ganeti, so the instance may run or not.
+            DriverError: the instance's node does not answer Ganeti, so that the instance may or may not run.
         """
         found = self.look(step)
         if found is not None and not found.is_seen:
@@ -68,15 +73,25 @@ class GanetiCall(FencedCall):
         return found
 
     def run(self, step: str, method: str, *path: str, body: object = None, **query: str) -> Any:
-        """Submit a job, wait for its end, and return its result, or None if the instance does not exist."""
+        """Submit a job, wait for its end, and return its result.
+
+        Returns None if a job that stops or deletes the instance finds that it does not exist.
+
+        Raises:
+            DriverError: the job failed, or Ganeti did not answer.
+        """
         with self._cluster.slots:
             try:
                 return self.wait(step, self.submit(step, method, *path, body=body, **query))
             except _Gone:
-                return None  # what is absent neither runs nor exists
+                return None  # an absent instance is already stopped and deleted
 
     def submit(self, step: str, method: str, *path: str, body: object = None, **query: str) -> int:
-        """Return the number of a job that Ganeti was given."""
+        """Submit a job, and return its number.
+
+        Raises:
+            DriverError: Ganeti rejected the job or did not answer.
+        """
         query["reason"] = f"{TAG}{self.guest}:{self.fence}"
         try:
             return self._cluster.rapi.submit(method, path_of(*path), body, timeout_s=self.left, **query)
@@ -84,7 +99,11 @@ class GanetiCall(FencedCall):
             raise self._failure(step, error) from error
 
     def wait(self, step: str, number: int) -> Any:
-        """Wait for a job's end, and return the result of its last opcode."""
+        """Wait for the end of a job, and return the result of its last opcode.
+
+        Raises:
+            DriverError: the job failed or did not end in time.
+        """
         try:
             return self._cluster.rapi.wait(number, timeout_s=self.left)
         except (NotAnswered, JobFailed) as error:
@@ -97,7 +116,7 @@ class GanetiCall(FencedCall):
         return found
 
     def make(self, guest: GuestSpec) -> None:
-        """Create and start the instance. An instance that runs by now is no error."""
+        """Create and start the instance. An error is ignored if the instance runs on its node nevertheless."""
         wanted = self.definition(guest)
         self.check_fence("volume")
         try:
@@ -111,12 +130,12 @@ class GanetiCall(FencedCall):
             self.check_made(error)
 
     def check_made(self, error: DriverError) -> None:
-        """Raise ``error`` unless the instance exists on its node nevertheless.
+        """Raise ``error`` unless the instance exists on its node nevertheless, and start the instance.
 
-        The response to its creation may have been lost, or the job may still be running.
+        The response to its creation may have been lost, or the job may still have been running.
 
         Raises:
-            DriverError: ``error``, where it is not; or it cannot be started.
+            DriverError: ``error``, or the error of the start.
         """
         found = self.look("volume")
         if found is None or self.host is None or found.node != node_of(self.host):
@@ -126,10 +145,10 @@ class GanetiCall(FencedCall):
             self.run("boot", "PUT", "instances", self.name, "startup")
 
     def keep_or_undo(self) -> None:
-        """Keep the created instance, or delete it if a call with a higher fence came meanwhile.
+        """Delete the created instance if a call with a higher fence was made meanwhile.
 
         Raises:
-            StaleFence: one has.
+            StaleFence: a call with a higher fence was made.
         """
         if not self.fences.is_highest(self.guest, self.fence):
             if self._get("delete") is not None:
@@ -137,7 +156,11 @@ class GanetiCall(FencedCall):
             raise self.stale("boot")
 
     def bring_here(self, found: GanetiInstance) -> None:
-        """Move an instance that does not run to the call's node."""
+        """Move an instance that does not run to the call's node.
+
+        Raises:
+            DriverError: the instance runs, or cannot be moved.
+        """
         assert self.host is not None  # noqa: S101 - only starts bring
         if found.runs:
             text = f"guest {self.guest} runs on node {found.node}"
@@ -162,7 +185,7 @@ class GanetiCall(FencedCall):
         if found is None or node not in found.left_nodes:
             return
         if found.wanted and not found.runs:
-            why = f"instance {self.name} is to run on node {found.node}, and does not run there yet"
+            why = f"instance {self.name} shall run on node {found.node} and does not run there yet"
             raise self.error("stop", why, transient=True)
         body: dict[str, object] = {"cleanup": True, "allow_failover": False}
         if found.secondary is None:
@@ -182,11 +205,12 @@ class GanetiCall(FencedCall):
     def bring_mirrored(self, step: str) -> GanetiInstance:
         """Move an instance with a secondary to the call's node, which becomes its secondary first if necessary.
 
-        Each step depends only on the current place of the instance, so that a later call continues where an earlier
-        one has died. If its primary node is offline, the instance starts on its secondary and moves from there.
+        Each step depends only on the current nodes of the instance, so a later call continues where an earlier one
+        died. If its primary node is offline, the instance starts on its secondary and moves from there. Returns the
+        instance.
 
         Raises:
-            DriverError: it is not here.
+            DriverError: the instance is not on the call's node.
         """
         assert self.host is not None  # noqa: S101 - only starts and migrations bring
         target = node_of(self.host)
@@ -206,12 +230,14 @@ class GanetiCall(FencedCall):
                     raise
             else:
                 found = self._settled(step)
-        raise self.error(step, f"instance {self.name} is on node {found.node}, and others move it", transient=True)
+        raise self.error(
+            step, f"instance {self.name} is on node {found.node}, and other calls move it", transient=True
+        )
 
     def keep_mirrored(self) -> None:
-        """Verify that the secondary may remain on its node, or request another one from Ganeti.
+        """Verify that the secondary may remain on its node, and otherwise request another secondary from Ganeti.
 
-        That job is not awaited: the guest runs while its disks are copied. If no node can become the secondary, the
+        The job is not awaited: the guest runs while its disks are copied. If no node can become the secondary, the
         secondary remains, and a warning is logged.
         """
         try:
@@ -247,14 +273,16 @@ class GanetiCall(FencedCall):
             self._fail_over(step, found)
 
     def _fail_over(self, step: str, found: GanetiInstance, **target: str) -> None:
-        """Start an instance on another node. A silent node must have been marked as offline in Ganeti.
+        """Start an instance on another node.
 
-        A tag stores the name of a silent node, where a copy may still run, until ``end_copy`` has checked that
+        A silent node must have been marked as offline in Ganeti.
+
+        A tag stores the name of the silent node, where a copy may still run, until ``end_copy`` has checked that
         node.
         """
         if not found.is_seen:
             if not self._is_offline(step, found.node):
-                remedy = f"once it is off, gnt-node modify --offline=yes {found.node} frees its instances"
+                remedy = f"switch it off and run gnt-node modify --offline=yes {found.node} to free its instances"
                 raise self.error(step, f"{silence_of(found)}; {remedy}", transient=True)
             self.run(step, "PUT", "instances", self.name, "tags", tag=left_tag(found.node))
         body = {"ignore_consistency": False, **target}
@@ -267,15 +295,22 @@ class GanetiCall(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def _settled(self, step: str) -> GanetiInstance:
-        """Return the instance once no job is under way that moves it."""
+        """Wait until no job changes the instance, and return the instance.
+
+        Raises:
+            DriverError: the instance does not exist.
+        """
         self.settle(step)
         found = self._get(step)
         if found is None:
-            raise self.error(step, "the instance is gone")
+            raise self.error(step, "the instance does not exist any more")
         return found
 
     def grow(self, volumes: Sequence[VolumeSpec], found: GanetiInstance, *, step: str) -> None:
-        """Enlarge disks that are smaller than requested to an absolute size, so that the call may be repeated."""
+        """Enlarge the disks of ``found`` that are smaller than their volumes in ``volumes``.
+
+        The requests name absolute sizes, so the call may be repeated.
+        """
         sizes = dict(zip(found.disk_names, enumerate(found.disk_sizes), strict=False))
         for volume in volumes:
             at, size = sizes.get(str(volume.uuid), (0, None))
@@ -332,7 +367,7 @@ class GanetiCall(FencedCall):
         """Return the definition of the instance for Ganeti's creation request, which also starts it.
 
         Raises:
-            DriverError: options lack its operating system; or a nic is to be routed and has no address.
+            DriverError: the options name no operating system for the template, or a routed NIC has no address.
         """
         assert self.host is not None  # noqa: S101 - only starts make
         node = node_of(self.host)
@@ -374,13 +409,13 @@ class GanetiCall(FencedCall):
             return named
         if "default" not in wanted:
             name = "without a template" if image is None else f"of template {image.name}"
-            text = f"option operating_systems must name the OS of guests {name}, or a default"
+            text = f"option operating_systems must contain the OS of guests {name}, or a default"
             raise DriverError("volume", self.host_name, text, transient=False)
         return wanted["default"]
 
 
 class _Gone(DriverError):
-    """The instance that is to be stopped or removed is not there."""
+    """Raised if the instance that a call stops or deletes does not exist."""
 
 
 def _replacing(node: str) -> dict[str, Any]:

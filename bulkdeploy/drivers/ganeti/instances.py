@@ -1,4 +1,4 @@
-"""Instances of the service in Ganeti: their names and tags, written and read."""
+"""Instances of the service in Ganeti, with their names and tags."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -29,16 +29,16 @@ class GanetiInstance:
     disk_names: tuple[str | None, ...]
     disk_sizes: tuple[int, ...]
     left_nodes: frozenset[str]
-    """Nodes that the instance left while they were silent: a copy may still run there."""
+    """Nodes that the instance left while they were silent, so that a copy may still run there."""
 
 
 def silence_of(one: GanetiInstance) -> str:
-    """Return the reason why it is unknown whether an instance runs."""
-    return f"node {one.node} does not tell Ganeti whether instance {one.uuid}{SUFFIX} runs"
+    """Return an error text which explains that it is unknown whether an instance runs."""
+    return f"node {one.node} does not report to Ganeti whether instance {one.uuid}{SUFFIX} runs"
 
 
 def left_tag(node: str) -> str:
-    """Return the tag of an instance that left a silent node, where a copy may still run."""
+    """Return the tag which records that an instance left a silent node, where a copy may still run."""
     return f"{LEFT}{node}"
 
 
@@ -61,14 +61,16 @@ def guest_of(row: dict[str, Any]) -> UUID | None:
 
 
 def read_instance(row: dict[str, Any]) -> GanetiInstance:
-    """Return the instance of a row.
+    """Convert a row of Ganeti's instance list to a GanetiInstance.
 
     Raises:
-        DriverError: the instance is not the service's.
+        DriverError: the instance does not belong to the service.
     """
     uuid = guest_of(row)
     if uuid is None:
-        raise DriverError("look", row["pnode"], f"instance {row['name']} is not of bulkdeploy", transient=False)
+        raise DriverError(
+            "look", row["pnode"], f"instance {row['name']} does not belong to bulkdeploy", transient=False
+        )
     facts = dict(tag.removeprefix(TAG).split(":", 1) for tag in row["tags"] if tag.startswith(TAG))
     volumes: dict[UUID, tuple[UUID, int]] = {}
     for tag in row["tags"]:

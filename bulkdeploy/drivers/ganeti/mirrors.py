@@ -1,7 +1,7 @@
-"""Secondary nodes of DRBD instances, chosen by the planner that answers Ganeti's allocator requests (ADR 61).
+"""The choice of secondary nodes for DRBD instances, by the planner of Ganeti's allocator requests (ADR 61).
 
-Who chooses has a turn, in which nobody else does, until Ganeti has the job that follows from it: the next one sees
-that job in Ganeti's queue, and counts it.
+Only one caller at a time chooses nodes. It holds a lock of the cluster until Ganeti has received the job that
+follows from the choice. The next caller then finds this job in Ganeti's queue and counts it.
 """
 
 import time
@@ -23,31 +23,34 @@ from bulkdeploy.iallocator.mirroring import Mirroring
 from bulkdeploy.iallocator.refusal import Refusal
 
 LOOK_S = TURN_SECONDS / 4
-"""How long each look at the cluster, and the request after it, may take: all of them within a turn."""
+"""The time limit of reading the cluster, and of the request after it, in seconds.
+
+Both fit into the lock's time.
+"""
 
 Definition = Mapping[str, Any]
 
 
 class Mirrors:
-    """The choice of secondary nodes in a cluster; safe to share between threads."""
+    """The choice of secondary nodes in one cluster. Threads may share the object."""
 
     def __init__(self, rapi: Rapi, options: GanetiOptions, records: Callable[[], Records]) -> None:
         self._rapi, self._options, self._records = rapi, options, records
         self._cluster: str | None = None
         self._here = Lock()
-        """Threads of one process wait here, without a connection to the database each."""
+        """A lock on which the threads of this process wait, so that they need no database connection."""
 
     @contextmanager
     def placed(
         self, definitions: Sequence[Definition], *, timeout_s: float
     ) -> Iterator[Sequence[Definition | DriverError]]:
-        """Yield these instances with a secondary node each, or the error if there is none.
+        """Yield each definition with a secondary node, or the error if no node is suitable.
 
         The caller submits its request to Ganeti within the context. If the disk template has no secondary, the
-        instances are yielded unchanged.
+        definitions are yielded unchanged.
 
         Raises:
-            DriverError: the cluster cannot be looked at.
+            DriverError: the state of the cluster cannot be read.
         """
         if self._options.disk_template != DRBD:
             yield definitions
@@ -65,10 +68,10 @@ class Mirrors:
     def plan(self, step: str, *, timeout_s: float) -> Iterator[Mirroring]:
         """Yield a plan for the current cluster, including instances that unfinished jobs will create.
 
-        ``step`` is the step that errors name.
+        Other callers cannot choose nodes within the context. ``step`` is the step that errors name.
 
         Raises:
-            DriverError: the cluster cannot be looked at, or others choose for too long.
+            DriverError: the state of the cluster cannot be read, or other callers choose for too long.
         """
         end = time.monotonic() + timeout_s
         closed = [node_of(host) for host in self._records().directory.closed_hosts()]
@@ -89,13 +92,13 @@ class Mirrors:
             raise DriverError(step, ANY_HOST, str(error), transient=True) from error
         except MalformedDocument as error:
             raise DriverError(
-                "volume", ANY_HOST, f"Ganeti's state is not read: {error}", transient=False
+                "volume", ANY_HOST, f"the state of the Ganeti cluster is invalid: {error}", transient=False
             ) from error
 
     @contextmanager
     def _alone(self, end: float) -> Iterator[None]:
         if not self._here.acquire(timeout=_left(end)):
-            raise TimeoutError("other calls of this process choose nodes")
+            raise TimeoutError("other calls of this process were choosing nodes until the time ran out")
         try:
             yield
         finally:

@@ -18,20 +18,20 @@ from bulkdeploy.drivers.hosts import HostAddress
 class Nodes:
     """The nodes of one cluster.
 
-    The master knows from its configuration which nodes are offline or drained. To find out whether a node answers,
-    the master must ask it for its memory, and the node then reads its storage, too. ``read_memory`` asks all nodes
-    and keeps the names of silent ones; ``look_at`` asks only these again.
+    Ganeti's master stores in its configuration which nodes are offline or drained. Whether a node answers is known
+    only after the master has queried the node's memory, which also makes the node read its storage. ``read_memory``
+    therefore queries all nodes and records the silent ones; ``look_at`` queries only the silent nodes again.
 
     Args:
         rapi: the client of the cluster.
-        reserved_mib: memory that is each node's own.
+        reserved_mib: the memory of each node that instances do not get.
         our_tag: the beginning of a tag that each instance of the service has.
     """
 
     def __init__(self, rapi: Rapi, reserved_mib: int, *, our_tag: str) -> None:
         self._rapi, self._reserved_mib, self._our_tag = rapi, reserved_mib, our_tag
         self._silent: frozenset[str] | None = None
-        """The nodes that did not answer when they were asked last. None: no node was asked yet."""
+        """The nodes that did not answer the last query. None means that no node was queried yet."""
 
     def look_at(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[Sequence[Guest] | DriverError]:
         """Return the state of each node as ``HypervisorDriver.look_at_hosts`` does; guests are not listed."""
@@ -45,7 +45,7 @@ class Nodes:
         return [_state_of(host, flags.get(node_of(host)), answers=node_of(host) not in silent) for host in hosts]
 
     def answers(self, node: str, *, timeout_s: float) -> bool:
-        """Return whether a node answers the master."""
+        """Return whether a node answers Ganeti's master. An error counts as False."""
         try:
             rows = self._rapi.query("node", MEMORY_FIELDS_OF_NODES, ["=", "name", node], timeout_s=timeout_s)
         except (NotAnswered, JobFailed):
@@ -53,7 +53,7 @@ class Nodes:
         return any(not offline and memory is not None for _, offline, memory in rows)
 
     def read_memory(self, step: str, *, timeout_s: float) -> dict[str, int]:
-        """Return the memory in MiB that our instances may use on each node that answers, by the node's name.
+        """Return the memory in MiB that the service's instances may use, by the names of nodes that answer.
 
         Raises:
             DriverError: Ganeti does not answer.
@@ -70,18 +70,18 @@ class Nodes:
         """Return whether a node was set offline.
 
         Raises:
-            NotAnswered, JobFailed: as ``Rapi.query``.
+            NotAnswered, JobFailed: the query failed.
         """
         found = self._rapi.query("node", ("offline",), ["=", "name", node], timeout_s=timeout_s)
         return bool(found and found[0][0])
 
     def set_offline(self, node: str, *, timeout_s: float) -> None:
-        """Set a node offline that was switched off, so that its instances can start on other nodes.
+        """Set a switched-off node offline in Ganeti, so that its instances can start on other nodes.
 
-        If the node is a master candidate, Ganeti promotes another node. An offline node is left as it is.
+        If the node is a master candidate, Ganeti promotes another node. An offline node is not changed.
 
         Raises:
-            DriverError: Ganeti did not answer or refused; it refuses for the master.
+            DriverError: Ganeti did not answer, or rejected the change, as it does for the master node.
         """
         body = {"offline": True, "auto_promote": True, "force": True}
         try:
@@ -91,10 +91,10 @@ class Nodes:
             raise failure("fence", node, error) from error
 
     def _query_silent(self, timeout_s: float) -> frozenset[str]:
-        """Return the nodes that still do not answer. If Ganeti cannot find out, return those of the last answer.
+        """Query the nodes that did not answer last time, and return those that still do not answer.
 
-        If the first query fails, no node counts as silent, so that the next check does not wait for all nodes
-        again. ``read_memory`` queries all nodes regularly.
+        If the query fails, the previous result is returned. If it fails the first time, no node counts as silent,
+        so that the next check does not wait for all nodes again. ``read_memory`` queries all nodes regularly.
         """
         if self._silent is not None and not self._silent:
             return self._silent
@@ -109,14 +109,18 @@ class Nodes:
 
 
 def _silent_among(nodes: Sequence[Sequence[object]]) -> frozenset[str]:
-    """Return the nodes without known memory. Ganeti does not ask offline nodes."""
+    """Return the nodes that are not offline and whose memory is unknown."""
     return frozenset(str(name) for name, offline, memory in nodes if not offline and memory is None)
 
 
 def _state_of(
     host: HostAddress, flags: tuple[bool, bool, bool] | None, *, answers: bool
 ) -> Sequence[Guest] | DriverError:
-    """Return the outcome of a look at a node. Ganeti never asks nodes that are not vm_capable for their memory."""
+    """Return the state of a node as ``HypervisorDriver.look_at_hosts`` does, without guests.
+
+    ``flags`` are offline, drained and vm_capable, or None for an unknown node. A node that is not vm_capable need
+    not answer, because Ganeti never queries its memory.
+    """
     if flags is None:
         return DriverError("look", host.name, "the cluster has no such node", transient=False)
     offline, drained, capable = flags

@@ -1,4 +1,4 @@
-"""Ganeti's remote API (RAPI, version 2): requests to the present master, and waiting for jobs.
+"""A client of Ganeti's remote API (RAPI, version 2), which sends requests to the current master and waits for jobs.
 
 Source: Ganeti's doc/rapi.rst, version 3.0.
 """
@@ -16,21 +16,22 @@ from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import ClusterHttp, NobodyServes, NotAnswered, shown
 
 POLL_SECONDS = 0.5
-"""Pause between two requests that found nothing."""
+"""The pause before a request is repeated that found no master or no ended job, in seconds."""
 
 MASTER_AWAY_S = 60.0
-"""How long a call waits for a master that serves RAPI, at most."""
+"""The longest time that a call waits for a master that serves RAPI, in seconds."""
 
 ENDED = ("success", "error", "canceled")
 NOT_FOUND = 404
 
 
 class JobFailed(Exception):
-    """A job ended without success.
+    """Raised if a job ended without success, or if Ganeti rejected a request.
 
     Attributes:
-        code: Ganeti's word for the cause (``already_exists``, ``unknown_entity``, ...); empty: it gave none.
-        text: what Ganeti said.
+        code: Ganeti's code of the cause (``already_exists``, ``unknown_entity``, ...), or an empty text if there is
+            none.
+        text: Ganeti's error text.
     """
 
     def __init__(self, code: str, text: str) -> None:
@@ -43,9 +44,9 @@ class Access:
     """The address and the credentials of a cluster.
 
     Attributes:
-        urls: RAPI of every node that may become the master.
-        ca_file: certificates that vouch for it; None: those of the system.
-        fingerprint: SHA-256 of its certificate, which then needs nobody to vouch for it.
+        urls: the RAPI urls of all nodes that may become the master.
+        ca_file: certificates of the authorities that signed RAPI's. None: public authorities.
+        fingerprint: the SHA-256 of RAPI's certificate, which then needs no authority.
     """
 
     urls: tuple[str, ...]
@@ -65,14 +66,15 @@ class Rapi:
         self._watch = _JobWatch(self)
 
     def send(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> Any:
-        """Send one request to the master. Return None if the resource does not exist.
+        """Send one request to the master, and return the value of the response.
 
-        Every address is tried, the last master first, because only a master serves RAPI. If no address does, for
-        example during a restart or a change of the master, the request waits at most MASTER_AWAY_S.
+        Returns None if the resource does not exist. Every address is tried, beginning with the last master, because
+        only the master serves RAPI. If no address serves RAPI, for example during a change of the master, the
+        request waits at most MASTER_AWAY_S seconds.
 
         Raises:
-            NotAnswered: no answer, or not in time.
-            JobFailed: the request was refused, with HTTP's number as the code.
+            NotAnswered: no server answered in time.
+            JobFailed: the request was rejected. The code is the HTTP status.
         """
         end = time.monotonic() + timeout_s
         patience = time.monotonic() + min(timeout_s, MASTER_AWAY_S)
@@ -89,22 +91,32 @@ class Rapi:
         """Submit a job, wait for its end, and return the result of its last opcode.
 
         Raises:
-            NotAnswered: no answer, or the job has not ended in time; it may go on.
-            JobFailed: see there; also where the thing that the path names is not there (``unknown_entity``).
+            NotAnswered: no server answered, or the job did not end in time and may continue.
+            JobFailed: the job failed or was rejected, or the resource does not exist (``unknown_entity``).
         """
         end = time.monotonic() + timeout_s
         number = self.submit(method, path, body, timeout_s=timeout_s, **query)
         return self.wait(number, timeout_s=end - time.monotonic())
 
     def submit(self, method: str, path: str, body: object = None, *, timeout_s: float, **query: str) -> int:
-        """Return the number of a job; see ``run``."""
+        """Submit a job, and return its number.
+
+        Raises:
+            NotAnswered: no server answered in time.
+            JobFailed: the job was rejected, or the resource does not exist (``unknown_entity``).
+        """
         number = self.send(method, path, body, timeout_s=timeout_s, **query)
         if number is None:
-            raise JobFailed("unknown_entity", f"{path} is not there")
+            raise JobFailed("unknown_entity", f"{path} does not exist")
         return int(number)
 
     def wait(self, number: int, *, timeout_s: float) -> Any:
-        """Wait for a job's end; see ``run``."""
+        """Wait for the end of a job, and return the result of its last opcode.
+
+        Raises:
+            NotAnswered: the job did not end in time and may continue.
+            JobFailed: the job failed.
+        """
         job = self._watch.ended(number, timeout_s)
         results = job["opresult"]
         if job["status"] == "success":
@@ -118,13 +130,13 @@ class Rapi:
     def query(
         self, resource: str, fields: Sequence[str], where: Sequence[Any] | None = None, *, timeout_s: float
     ) -> list[list[Any]]:
-        """Return fields of the jobs, nodes or other resources that match a filter of Ganeti's query language.
+        """Return the values of ``fields`` for the jobs, nodes or other resources that match a filter.
 
-        If ``where`` is None, all resources are returned.
+        ``where`` is a filter of Ganeti's query language. If it is None, all resources are returned.
 
         Raises:
-            NotAnswered: see ``send``.
-            JobFailed: see ``send``.
+            NotAnswered: no server answered in time.
+            JobFailed: the query was rejected.
         """
         wanted = {"fields": list(fields), "qfilter": None if where is None else list(where)}
         found = self.send("PUT", path_of("query", resource), wanted, timeout_s=timeout_s)
@@ -150,6 +162,11 @@ class _JobWatch:
         self._looking = 0
 
     def ended(self, number: int, timeout_s: float) -> Mapping[str, Any]:
+        """Wait for the end of a job, and return its status and the results of its opcodes.
+
+        Raises:
+            NotAnswered: the job did not end in time.
+        """
         end = time.monotonic() + timeout_s
         with self._changed:
             self._wanted[number] = self._wanted.get(number, 0) + 1
@@ -170,7 +187,10 @@ class _JobWatch:
                     self._ended.pop(number, None)
 
     def _look(self, number: int, left: float) -> None:
-        """Query the jobs once, without the lock. A failed query is ignored, and the threads continue to wait."""
+        """Wait for the end of this job, then query all jobs for which threads wait, without the lock.
+
+        A failed query is ignored, and the threads continue to wait.
+        """
         began = time.monotonic()
         self._looking += 1
         self._changed.release()
@@ -184,7 +204,7 @@ class _JobWatch:
         except (NotAnswered, JobFailed):
             pass
         finally:
-            if not any(status in ENDED for _, status, _ in found):  # such as where RAPI does not wait
+            if not any(status in ENDED for _, status, _ in found):  # for example if RAPI does not wait
                 time.sleep(max(min(began + POLL_SECONDS - time.monotonic(), left), 0))
             self._changed.acquire()
             self._looking -= 1
@@ -194,17 +214,17 @@ class _JobWatch:
             self._changed.notify_all()
 
     def _wait_for_end(self, number: int, left: float) -> None:
-        """Wait until the job has ended, ten seconds at most: RAPI waits no longer for a change."""
+        """Wait until the job has ended, at most the ten seconds for which RAPI waits for a change."""
         body = {"fields": ["end_ts"], "previous_job_info": [None], "previous_log_serial": NO_LOG}
         path = path_of("jobs", str(number), "wait")
         self._rapi.send("GET", path, body, timeout_s=min(left, 30.0))
 
 
 LOOKING = 4
-"""Jobs whose ends are waited for at a time; others' ends are seen with these, or when RAPI waits no longer."""
+"""The number of threads that wait in RAPI at a time. The other jobs are queried when one of these waits ends."""
 
 NO_LOG = 1 << 30
-"""Messages of jobs with higher numbers would end the wait."""
+"""A message number above all others, so that log messages of the job do not end the wait."""
 
 
 def _value(answer: requests.Response) -> Any:
@@ -221,16 +241,16 @@ def _value(answer: requests.Response) -> Any:
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of a resource."""
+    """Return the RAPI path of a resource from its unquoted parts."""
     return "/2/" + "/".join(quote(part, safe="") for part in parts)
 
 
 def failure(step: str, host: str, error: Exception) -> DriverError:
-    """Return a driver error for an error of Ganeti."""
+    """Convert an error of Ganeti to a DriverError."""
     if isinstance(error, JobFailed):
         return DriverError(step, host, shown(error.text), transient=error.code in TRANSIENT)
     return DriverError(step, host, str(error), transient=True, unanswered=True)
 
 
 TRANSIENT = ("temp_insufficient_resources", "resource_not_unique", "canceled", "internal_error")
-"""Codes of failures that may be gone later."""
+"""The codes of failures that may not occur later."""

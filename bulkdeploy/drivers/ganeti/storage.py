@@ -1,6 +1,7 @@
-"""The storage units of nodes, as ``gnt-node list-storage`` and its siblings handle them.
+"""The storage units of Ganeti nodes, as ``gnt-node list-storage`` and related commands handle them.
 
-Types are Ganeti's: ``lvm-vg``, ``lvm-pv``, ``file``, ``sharedfile``. Source: Ganeti's doc/rapi.rst, version 3.0.
+The types are Ganeti's: ``lvm-vg``, ``lvm-pv``, ``file``, ``sharedfile``. Source: Ganeti's doc/rapi.rst, version
+3.0.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,10 +18,10 @@ from bulkdeploy.drivers.records import Pool
 
 VOLUME_GROUP, PHYSICAL_VOLUME = "lvm-vg", "lvm-pv"
 MODIFIABLE = (PHYSICAL_VOLUME,)
-"""Types of units on which Ganeti stops allocation."""
+"""The types of units on which Ganeti can stop allocation."""
 
 REPAIRABLE = (VOLUME_GROUP,)
-"""Types of units that Ganeti repairs."""
+"""The types of units that Ganeti can repair."""
 
 TYPES_OF_TEMPLATES = {
     "plain": (VOLUME_GROUP, PHYSICAL_VOLUME),
@@ -28,26 +29,29 @@ TYPES_OF_TEMPLATES = {
     "file": ("file",),
     "sharedfile": ("sharedfile",),
 }
-"""What of a node holds disks of a template; none of a node where the template is not named here."""
+"""The types of units that contain the disks of a disk template. Other disk templates use no units of a node."""
 
 MIRRORED = ("drbd",)
 SHARED = ("sharedfile",)
 FIELDS = "name,size,free,allocatable"
-"""Without ``used``: for a directory Ganeti counts its own files there. That takes long and leaves out all other
-files of the file system, so that size, used and free would not add up."""
+"""The fields of storage units that are read.
+
+``used`` is not read: for a directory, Ganeti counts only its own files, which takes long, and then size, used and
+free do not add up.
+"""
 
 
 class NodeStorage:
-    """The storage of a cluster's nodes; jobs of Ganeti each, as few at a time as ``slots`` lets through."""
+    """The storage units of a cluster's nodes. Each method runs a job of Ganeti, limited by ``slots``."""
 
     def __init__(self, rapi: Rapi, slots: AbstractContextManager[Any], disk_template: str) -> None:
         self._rapi, self._slots, self._disk_template = rapi, slots, disk_template
 
     def units_of(self, node: str, pools: Sequence[Pool], timeout_s: float) -> list[StorageUnit]:
-        """Return all units of a node, of the types that the cluster's enabled disk templates use.
+        """Return all storage units of a node whose types the cluster's enabled disk templates use.
 
         Raises:
-            DriverError: they cannot be listed.
+            DriverError: the units cannot be listed.
         """
         try:
             cluster = self._rapi.send("GET", path_of("info"), timeout_s=timeout_s)
@@ -56,9 +60,9 @@ class NodeStorage:
         enabled = cluster["enabled_disk_templates"]
         types = dict.fromkeys(kind for template in enabled for kind in TYPES_OF_TEMPLATES.get(template, ()))
         rows = [(kind, row) for kind in types for row in self._rows(node, kind, timeout_s)]
-        if types and not rows:  # of a node that does not answer the job tells nothing, and succeeds
+        if types and not rows:  # if the node does not answer, the job succeeds with no rows
             raise DriverError("look", node, "the node does not report its storage", transient=True)
-        # LVM names a disk that is gone [unknown]; what it was part of has lost it.
+        # LVM lists a lost disk as [unknown], and its volume group is incomplete.
         has_lost = any(kind == PHYSICAL_VOLUME and not row[0].startswith("/") for kind, row in rows)
         units = []
         for kind, (name, size, free, allocatable) in rows:
@@ -80,21 +84,23 @@ class NodeStorage:
         return units
 
     def modify(self, node: str, unit: StorageUnit, *, allocatable: bool, timeout_s: float) -> None:
-        """Start or stop allocation on a unit."""
+        """Allow or stop allocation on a unit."""
         self._run(
             node, "PUT", "modify", unit.unit_type, timeout_s, name=unit.name, allocatable=str(int(allocatable))
         )
 
     def repair(self, node: str, unit: StorageUnit, timeout_s: float) -> None:
-        """Remove lost parts from a volume group. Ganeti rejects this if a mirror on another node is incomplete.
+        """Remove lost parts from a volume group.
+
+        Ganeti rejects this if a mirror on another node is incomplete.
 
         Raises:
-            DriverError: it is none; or instances, ours or others', have disks there that are on no other node.
+            DriverError: the unit is not a volume group, or instances have disks on the node that exist on no other
+                node.
         """
         if unit.unit_type not in REPAIRABLE:
-            reason = (
-                f"Ganeti repairs units of type {', '.join(REPAIRABLE)} only, {unit.name} is of {unit.unit_type}"
-            )
+            types = ", ".join(REPAIRABLE)
+            reason = f"Ganeti repairs only units of type {types}; {unit.name} is of type {unit.unit_type}"
             raise DriverError("storage", node, reason, transient=False)
         where = ["=", "pnode", node]
         try:
@@ -112,7 +118,10 @@ class NodeStorage:
         self._run(node, "PUT", "repair", unit.unit_type, timeout_s, name=unit.name)
 
     def _pool_of(self, kind: str, name: str, pools: Sequence[Pool], cluster: Mapping[str, Any]) -> UUID | None:
-        """Return the primary storage pool that a unit is, or None. It stores the disks of our new instances."""
+        """Return the uuid of the primary storage pool to which a unit belongs, or None if it belongs to none.
+
+        Only a unit that stores the disks of new instances can belong to a pool.
+        """
         if kind == PHYSICAL_VOLUME or kind not in TYPES_OF_TEMPLATES.get(self._disk_template, ()):
             return None
         if kind == VOLUME_GROUP and name != cluster["volume_group_name"]:

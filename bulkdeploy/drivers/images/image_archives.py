@@ -1,11 +1,11 @@
-"""Archives that are images of Incus: metadata and a root file system in a tar file (one file: one strict reader).
+"""Checks of tar archives with metadata and a root file system, the images of Incus (one file: one strict reader).
 
-Incus unpacks an archive as root of its member, and its daemon later follows what it finds beside the root file
-system: rules for templates, which it evaluates with the rights of the daemon, and links in place of directories. An
-archive of a user must have neither: CVE-2026-23954, CVE-2026-33897, CVE-2026-48749, CVE-2026-48750, CVE-2026-48752.
-
-Readers of tar files disagree about unusual ones: where the archive ends, which of two names counts, how long a
-member is. Whatever two readers could understand in two ways is therefore rejected, and nothing may follow the end.
+Incus unpacks an archive as root of its member, and its daemon later uses the files beside the root file system:
+rules for templates, which it evaluates with the rights of the daemon, and links in place of directories. An archive
+of a user must contain neither: CVE-2026-23954, CVE-2026-33897, CVE-2026-48749, CVE-2026-48750, CVE-2026-48752.
+Readers of tar files disagree about unusual archives: where the archive ends, which of two names counts, how long a
+member is. An archive that two readers could understand in two ways is therefore rejected, and nothing may follow
+its end.
 """
 
 import bz2
@@ -21,26 +21,29 @@ from bulkdeploy.drivers.images.image_headers import HEAD_BYTES, QCOW2, ImageReje
 
 BLOCK, CHUNK = 512, 256 * 1024
 METADATA, ROOT, DISK, TEMPLATES = b"metadata.yaml", b"rootfs", b"rootfs.img", b"templates"
-"""All that an archive may have at its top: a disk in qcow2 is that of a virtual machine."""
+"""All names that an archive may have at its top level.
+
+``rootfs.img`` is the disk of a virtual machine in qcow2.
+"""
 
 DEVICES_AT = (ROOT, b"dev")
-"""Where devices may be: Incus does not unpack this directory."""
+"""The directory that may contain device files, because Incus does not unpack it."""
 
 METADATA_KEYS = {"architecture", "creation_date", "expiry_date", "properties"}
 MOST_METADATA, MOST_DESCRIBED = 16 << 10, 1 << 20
-"""Bytes that the metadata, and the name and attributes of one member, may have."""
+"""The largest size of the metadata, and of the extended header of one member, in bytes."""
 
 MOST_NESTED = 16
-"""Levels of lists and maps in the metadata; the format itself has four."""
+"""The greatest depth of lists and maps in the metadata. The format itself needs four levels."""
 
 MOST_MEMBERS, MOST_LINK_BYTES = 2_000_000, 64 << 20
-"""Members that an archive may have, and bytes that the names of its symbolic links may take together."""
+"""The largest number of members of an archive, and of bytes of the names of its symbolic links."""
 
 MOST_XZ_BYTES = 192 << 20
-"""Memory that unpacking may need; ``xz -9`` needs 65 MiB."""
+"""The largest amount of memory for unpacking xz, in bytes. ``xz -9`` needs 65 MiB."""
 
 PLAIN_BEGINNINGS = (b"./", METADATA, ROOT, TEMPLATES, b"PaxHeader")
-"""With what an archive that is not compressed may begin: no other format does."""
+"""The first bytes by which an uncompressed archive is recognised."""
 
 FILES, HARD_LINK, SYMBOLIC_LINK, DIRECTORY, FIFO = (b"0", b"\0"), b"1", b"2", b"5", b"6"
 DEVICES, ATTRIBUTES, LONG_NAME, LONG_TARGET = (b"3", b"4"), b"x", b"L", b"K"
@@ -62,11 +65,11 @@ def check_archive(packed: IO[bytes], most_bytes: int, *, may_have_templates: boo
 
     Args:
         packed: the archive, plain or compressed by gzip, bzip2 or xz.
-        most_bytes: that it may unpack to.
-        may_have_templates: whether it may have rules that the daemon evaluates.
+        most_bytes: the largest total size of the unpacked members.
+        may_have_templates: whether the archive may contain rules for templates, which the daemon evaluates.
 
     Raises:
-        ImageRejected: it is no such archive, unpacks to more than is allowed, or has something else.
+        ImageRejected: the file is not such an archive, is too large, or contains members that are not allowed.
     """
     unpacked = _Unpacked(packed)
     _Check(unpacked, most_bytes, may_have_templates=may_have_templates).run()
@@ -76,7 +79,7 @@ def check_archive(packed: IO[bytes], most_bytes: int, *, may_have_templates: boo
 
 
 class _Unpacked:
-    """The unpacked content of a stream, never more at once than is read."""
+    """The unpacked content of a stream. It never unpacks more than the caller reads."""
 
     def __init__(self, packed: IO[bytes]) -> None:
         self._packed = packed
@@ -100,14 +103,20 @@ class _Unpacked:
             self._unpacker = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=MOST_XZ_BYTES)
 
     def read(self, size: int) -> bytes:
-        """Read this number of unpacked bytes. Fewer bytes are returned at the end only."""
+        """Return the next ``size`` unpacked bytes.
+
+        Fewer bytes are returned only at the end of the stream.
+
+        Raises:
+            ImageRejected: the stream cannot be unpacked.
+        """
         found = bytearray()
         while len(found) < size and (chunk := self._next(size - len(found))):
             found += chunk
         return bytes(found)
 
     def _next(self, size: int) -> bytes:
-        """Return at most ``size`` unpacked bytes, or no bytes at the end."""
+        """Return at most ``size`` unpacked bytes, or no bytes at the end of the stream."""
         if self._is_plain:
             chunk, self._input = self._input[:size], self._input[size:]
             return chunk or self._packed.read(size)
@@ -136,7 +145,7 @@ class _Unpacked:
             if chunk:
                 return chunk
             if is_last and not self._unpacker.eof:
-                raise ImageRejected("it is cut off")
+                raise ImageRejected("it ends too early")
 
     def _end(self) -> bytes:
         while rest := self._packed.read(CHUNK):
@@ -146,7 +155,7 @@ class _Unpacked:
 
 
 class _Check:
-    """The check of one archive while it is read."""
+    """The check of one archive, which reads the archive once."""
 
     def __init__(self, unpacked: _Unpacked, most_bytes: int, *, may_have_templates: bool) -> None:
         self._unpacked, self._most_bytes, self._may_have_templates = unpacked, most_bytes, may_have_templates
@@ -155,7 +164,11 @@ class _Check:
         self._has_metadata = False
 
     def run(self) -> None:
-        """Read the archive up to its end mark; raises ImageRejected."""
+        """Read the archive up to its end mark.
+
+        Raises:
+            ImageRejected: the archive is damaged, is too large, or contains something that is not allowed.
+        """
         total = 0
         for count, member in enumerate(self._members(), start=1):
             total += member.size
@@ -169,7 +182,7 @@ class _Check:
             raise ImageRejected(f"it has no {_show((METADATA,))}")
 
     def _members(self) -> Iterator[_Member]:
-        """Read members; the caller reads each one's content before the next."""
+        """Yield the members of the archive. The caller reads the content of each member before the next."""
         described: dict[bytes, bytes] = {}
         while True:
             block = self._exactly(BLOCK)
@@ -190,7 +203,7 @@ class _Check:
             yield member
 
     def _check(self, member: _Member) -> int:
-        """Check a member; return how many bytes of its content were read."""
+        """Check a member, and return how many bytes of its content were read for the check."""
         parts = _parts(member.name)
         if member.kind in FILES:
             if member.name.endswith(b"/"):
@@ -259,7 +272,7 @@ class _Check:
     def _exactly(self, size: int) -> bytes:
         found = self._unpacked.read(size)
         if len(found) < size:
-            raise ImageRejected("it is cut off")
+            raise ImageRejected("it ends too early")
         return found
 
     def _skip(self, size: int) -> None:
@@ -277,7 +290,11 @@ def _check_nesting(text: str) -> None:
 
 
 def _read_header(block: bytes) -> _Member:
-    """Read the header of a member; raises ImageRejected unless every reader understands it alike."""
+    """Return the member that a header block describes.
+
+    Raises:
+        ImageRejected: the header is damaged, or two readers could understand it differently.
+    """
     magic = block[257:265]
     rest = block[345:] if magic == GNU_MAGIC else block[500:]
     if magic not in (POSIX_MAGIC, GNU_MAGIC) or any(rest):
@@ -296,7 +313,11 @@ def _read_header(block: bytes) -> _Member:
 
 
 def _number(field: bytes) -> int:
-    """Return a number in octal digits, or, for large ones, in binary."""
+    """Return the number in a field of a header, which is octal or, for large numbers, binary.
+
+    Raises:
+        ImageRejected: the field contains no number.
+    """
     if field[:1] == b"\x80":
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
@@ -320,7 +341,11 @@ def _describe(member: _Member, described: dict[bytes, bytes]) -> None:
 
 
 def _records(content: bytes) -> dict[bytes, bytes]:
-    """Read attributes: records of length, key and value."""
+    """Return the attributes in an extended header, which is a sequence of length, key and value.
+
+    Raises:
+        ImageRejected: the header is damaged, or contains an attribute twice or one that is not allowed.
+    """
     found: dict[bytes, bytes] = {}
     while content:
         digits = content.partition(b" ")[0]
@@ -336,10 +361,10 @@ def _records(content: bytes) -> dict[bytes, bytes]:
 
 
 def _parts(name: bytes) -> tuple[bytes, ...]:
-    """Return the parts of a name inside the archive.
+    """Return the components of a member's path.
 
     Raises:
-        ImageRejected: the name leads out of the archive.
+        ImageRejected: the path is empty or leads out of the archive.
     """
     parts = tuple(part for part in name.split(b"/") if part not in (b"", b"."))
     if not name or name.startswith(b"/") or b"\0" in name or b".." in parts:

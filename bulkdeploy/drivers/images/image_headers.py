@@ -1,10 +1,9 @@
-"""The description of an image in its first bytes, and the references that no image may have.
+"""Checks of the first bytes of disk images, which contain the format, the sizes and references to other files.
 
 A hypervisor that opens an image follows the references in its header: to a backing file, to an external data file,
-to a key. An image of a user must have no such reference, or its guest reads files of the host. The parser knows the
-one format that was declared; everything that it does not know is rejected.
-
-Source: QEMU's docs/interop/qcow2.txt.
+to a key. An image of a user must have no such reference, because its guest could then read files of the host. The
+parser reads only the format that was declared, and rejects everything that it does not know. Source: QEMU's
+docs/interop/qcow2.txt.
 """
 
 import re
@@ -12,7 +11,10 @@ import struct
 from dataclasses import dataclass
 
 HEAD_BYTES = 64 << 10
-"""Bytes of a file that ``check_image`` needs, or all of a smaller one."""
+"""The number of bytes at the beginning of a file that ``check_image`` needs.
+
+Smaller files are passed as a whole.
+"""
 
 SECTOR = 512
 QCOW2_MAGIC = b"QFI\xfb"
@@ -24,7 +26,7 @@ COMPRESSED_OTHERWISE, EXTENDED_L2 = 1 << 3, 1 << 4
 END, FEATURE_NAMES = 0x00000000, 0x6803F857
 LARGEST_L1, LARGEST_REFCOUNTS = 32 << 20, 8 << 20
 SLACK_BYTES = 4 << 20
-"""Bytes that a file may have beyond its disk and twice its metadata."""
+"""The number of bytes that a file may have in addition to its disk and twice its metadata."""
 
 FEATURE_WORDS = {
     1 << 0: "it was not closed properly",
@@ -53,18 +55,18 @@ MAGICS: tuple[tuple[int, bytes, str], ...] = (
     (0, b"OOOM", "COW"),
     (0x40, b"\x7f\x10\xda\xbe", "VDI"),
 )
-"""Formats that hypervisors detect by themselves: where their magic bytes are, the bytes, and the format's name."""
+"""The formats that hypervisors detect by themselves: the offset of the magic bytes, the bytes, and the name."""
 
 VMDK_TEXT = re.compile(rb"(?:#[^\n]*\n| *\r?\n)*version=[12]\r?\n")
-"""A description of a VMDK as QEMU detects it: comments and empty lines, then its version."""
+"""The beginning of a VMDK description file as QEMU detects it: comments and empty lines, then the version."""
 
 QCOW2, RAW, ISO = "QCOW2", "RAW", "ISO"
 FILE_SYSTEM_AT, FILE_SYSTEMS = 16 * 2048 + 1, (b"CD001", b"BEA01")
-"""Where discs name their file system, and the names of ISO 9660 and UDF."""
+"""The offset of the file system's name in images of discs, and the names of ISO 9660 and UDF."""
 
 
 class ImageRejected(Exception):
-    """Raised for an image that must not reach a pool. The text is the reason."""
+    """Raised for an image that must not be written into a pool. The text is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,16 +84,16 @@ class _Qcow2:
 
 
 def check_image(image_format: str, head: bytes, file_bytes: int, *, most_disk_bytes: int) -> int:
-    """Check the first bytes of an image; return the size in bytes of the disk that it is.
+    """Check the first bytes of an image, and return the size of its disk in bytes.
 
     Args:
-        image_format: as declared: QCOW2, RAW or ISO.
+        image_format: the declared format: QCOW2, RAW or ISO.
         head: the file's first HEAD_BYTES, or all of a smaller file.
         file_bytes: the size of the file.
-        most_disk_bytes: the largest disk that the image may declare.
+        most_disk_bytes: the largest allowed size of the disk.
 
     Raises:
-        ImageRejected: the file is of another format, refers to anything outside itself, or its sizes do not fit.
+        ImageRejected: the file has another format or refers to other files, or its sizes are invalid or too large.
     """
     if not file_bytes:
         raise ImageRejected("the file is empty")
@@ -118,7 +120,7 @@ def check_image(image_format: str, head: bytes, file_bytes: int, *, most_disk_by
 def _check_qcow2(head: bytes, file_bytes: int) -> int:
     found = _read_qcow2(head)
     if file_bytes < found.cluster_bytes:
-        raise ImageRejected("the file is smaller than its header says")
+        raise ImageRejected("the file is smaller than the size in its header")
     clusters = -(-found.disk_bytes // found.cluster_bytes)
     if clusters * found.entry_bytes > found.l1_entries * found.cluster_bytes:
         raise ImageRejected("its tables are too small for the size of its disk")
@@ -178,7 +180,15 @@ def _read_qcow2(head: bytes) -> _Qcow2:
 
 
 def _read_features(head: bytes, cluster_bytes: int) -> tuple[int, int, int]:
-    """Return the length of the header, the order of reference counts, and the bytes of a table's entry."""
+    """Read the fields that version 3 adds to the header of a qcow2 image.
+
+    Returns:
+        The length of the header, the binary logarithm of the bits of a reference count, and the bytes of an entry
+            in a cluster table.
+
+    Raises:
+        ImageRejected: the header is invalid or requires a feature that is not allowed.
+    """
     if len(head) < FIRST_LENGTH:
         raise ImageRejected("its header is cut off")
     incompatible, _, automatic, order, length = FEATURES.unpack_from(head, HEADER.size)
@@ -200,10 +210,14 @@ def _read_features(head: bytes, cluster_bytes: int) -> tuple[int, int, int]:
 
 
 def _check_extensions(head: bytes, at: int, cluster_bytes: int) -> None:
-    """Check the extensions of the header, up to the end mark or the end of the first cluster."""
+    """Check the header extensions of a qcow2 image, which begin at the offset ``at``.
+
+    Raises:
+        ImageRejected: an extension is not allowed or unknown.
+    """
     while at + EXTENSION.size <= cluster_bytes:
         if at + EXTENSION.size > len(head):
-            raise ImageRejected("its header does not end")
+            raise ImageRejected("its header has no end mark")
         kind, length = EXTENSION.unpack_from(head, at)
         if kind == END:
             return

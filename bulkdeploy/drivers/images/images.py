@@ -1,4 +1,7 @@
-"""Images of templates and ISOs: fetched, checked before a hypervisor receives any byte, and read in chunks."""
+"""Images of templates and ISOs, which are fetched, checked and read in chunks.
+
+The header is checked before a hypervisor receives any byte.
+"""
 
 import hashlib
 import os
@@ -20,7 +23,7 @@ from bulkdeploy.security.guarded_fetch import GIB, Fetcher, FetchFailed, FetchRe
 STEP = "template"
 CHECKSUM = re.compile(r"\{(?P<algorithm>[\w-]+)\}(?P<digest>[0-9a-fA-F]+)")
 LENGTHS = {32: "md5", 40: "sha1", 56: "sha224", 64: "sha256", 96: "sha384", 128: "sha512"}
-"""Algorithm of a checksum that names none, by its digits."""
+"""The algorithm of a checksum that names none, by the number of its hexadecimal digits."""
 
 ARCHIVE = "TAR"
 CHUNK = 256 * 1024
@@ -29,9 +32,10 @@ REPORTS_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class OpenedImage:
-    """An image with a checked header: its size in bytes, the size of its disk, and the unread data.
+    """An open image whose header was checked.
 
-    ``disk_bytes`` of an archive is not known and equals the size of the file.
+    ``file_bytes`` is the size of the file, ``disk_bytes`` the size of its disk. An archive's disk size is unknown,
+    so ``disk_bytes`` equals ``file_bytes``. ``head`` was read already, ``stream`` contains the rest.
     """
 
     image: TemplateImage
@@ -43,11 +47,14 @@ class OpenedImage:
     stream: IO[bytes]
 
     def chunks(self, report: Callable[[int], bool] = lambda _: True) -> Iterator[bytes]:
-        """Read the image; ``report`` is called with percents now and then, and returns whether to continue.
+        """Yield the bytes of the image, and check them.
+
+        Every REPORTS_S seconds ``report`` is called with the percentage that was read. It returns whether to
+        continue.
 
         Raises:
-            DriverError: the image is not what its checksum or its declared format says, which for some is known
-                only at the end; it cannot be read; or ``report`` returned False.
+            DriverError: the image does not match its checksum or its format, it cannot be read, or ``report``
+                returned False. Some of these errors are found only at the end of the image.
         """
         with _failures(self.image, self.host):
             if self.image.image_format.upper() == ARCHIVE:
@@ -85,10 +92,13 @@ class OpenedImage:
 def opened_image(
     image: TemplateImage, host: str, formats: Collection[str], fetcher: Fetcher
 ) -> Iterator[OpenedImage]:
-    """Open an image and check its header; ``host`` is named in errors.
+    """Open an image and check its header.
+
+    ``host`` is named in errors.
 
     Raises:
-        DriverError: it has no url, is of another format than these, cannot be fetched, or must not be used.
+        DriverError: the image has no url, has a format that is not in ``formats``, cannot be fetched, or is
+            rejected by the checks.
     """
     image_format = image.image_format.upper()
     if image.url is None:
@@ -107,7 +117,7 @@ def opened_image(
 
 @contextmanager
 def _failures(image: TemplateImage, host: str) -> Iterator[None]:
-    """Turn a rejected image or a failed fetch into a failure of the driver's step."""
+    """Convert the errors of a rejected image and of a failed fetch into a DriverError within the context."""
     try:
         yield
     except (ImageRejected, FetchRejected) as error:
@@ -124,12 +134,12 @@ def _read_head(stream: IO[bytes]) -> bytes:
 
 
 def _checked_archive(chunks: Iterator[bytes], check: Callable[[IO[bytes]], None]) -> Iterator[bytes]:
-    """Yield the chunks of an archive unchanged while another thread checks the archive.
+    """Yield the chunks of an archive unchanged while another thread checks the archive with ``check``.
 
     If the check finds a fault, the fault is raised after the last chunk.
 
     Raises:
-        ImageRejected: as ``check_archive``.
+        ImageRejected: ``check`` rejected the archive.
     """
     reading, writing = os.pipe()
     faults: list[Exception] = []
@@ -159,9 +169,10 @@ def _checked_archive(chunks: Iterator[bytes], check: Callable[[IO[bytes]], None]
 
 
 def read_checksum(text: str | None) -> tuple[str, str | None]:
-    """Return the algorithm and the digest of a checksum: ``{SHA-256}abc...``, or digits alone.
+    """Return the algorithm and the digest of a checksum such as ``{SHA-256}abc...``.
 
-    The digest is None if there is no checksum to compare.
+    If the checksum names no algorithm, the algorithm follows from the number of its digits. Without a checksum, the
+    result is ``sha256`` and None.
     """
     if not text:
         return "sha256", None

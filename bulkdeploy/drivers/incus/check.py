@@ -1,4 +1,4 @@
-"""``bulkdeploy check incus``: checks whether the members of a cluster can be hosts."""
+"""The checks of ``bulkdeploy check incus``: whether the members of a cluster can be hosts."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -16,7 +16,10 @@ OLDEST = "6.0"
 
 
 def check_cluster(options: IncusOptions) -> Iterator[Need]:
-    """Check everything that the driver needs, in order, until a check fails. Test objects are deleted."""
+    """Check everything that the driver needs, and yield the result of each check.
+
+    Some failures end the check early. Objects that are created for the check are deleted.
+    """
     incus = Incus(access_of(options))
     try:
         yield from _needs(incus, options)
@@ -42,10 +45,12 @@ def _needs(incus: Incus, options: IncusOptions) -> Iterator[Need]:
     if environment["server_clustered"]:
         for member in get("cluster", "members", recursion=1).value:
             is_there = member["status"] == "Online"
-            remedy = None if is_there else "start incus.service there, or remove the member from the cluster"
+            remedy = (
+                None if is_there else "start incus.service on the member, or remove the member from the cluster"
+            )
             yield Need(f"member {member['server_name']}", f"{member['status']}, {member['message']}", remedy)
     else:
-        yield Need(f"server {environment['server_name']}", "it is no cluster: it is the one host")
+        yield Need(f"server {environment['server_name']}", "the server is not clustered and is the only host")
     pools = {str(one["name"]): one for one in get("storage-pools", recursion=1).value or ()}
     for name in sorted({*options.storage_pools.values(), *filter(None, [options.local_pool])}):
         if name not in pools:
@@ -58,7 +63,7 @@ def _needs(incus: Incus, options: IncusOptions) -> Iterator[Need]:
         remedy = (
             None if name in networks else "incus network create, or name another with driver.incus.default_label"
         )
-        yield Need(f"network {name}", "there" if remedy is None else f"not among {', '.join(networks)}", remedy)
+        yield Need(f"network {name}", "found" if remedy is None else f"not among {', '.join(networks)}", remedy)
     for template, image in sorted(options.images.items()):
         yield _image(incus, template, image)
     yield _events(incus)
@@ -66,12 +71,12 @@ def _needs(incus: Incus, options: IncusOptions) -> Iterator[Need]:
 
 
 def _events(incus: Incus) -> Need:
-    """Check that events can be received. Without them, ended guests are found only by polling, seconds later."""
+    """Check that events can be received. Without events, ended guests are found only by polling, seconds later."""
     try:
         open_events(incus.access, timeout_s=PATIENCE_S).close()
     except NotAnswered as error:
-        return Need("events", str(error), "let websockets through to the members, and the client see events")
-    return Need("events", "told")
+        return Need("events", str(error), "allow websockets to the members, and allow the client to receive events")
+    return Need("events", "received")
 
 
 def _image(incus: Incus, template: str, image: str) -> Need:
@@ -87,7 +92,10 @@ def _image(incus: Incus, template: str, image: str) -> Need:
 
 
 def _compare_and_set(incus: Incus) -> Need:
-    """Check compare-and-set: create an instance without disks, change it twice under one tag, and delete it."""
+    """Check that Incus rejects a change under an outdated tag.
+
+    An instance without disks is created, changed twice under one tag, and deleted.
+    """
     name = f"bulkdeploy-check-{uuid4()}"
     where = path_of("instances", name)
     made = {"name": name, "source": {"type": "none"}, "profiles": [], "devices": {}, "config": {}}
@@ -103,7 +111,7 @@ def _compare_and_set(incus: Incus) -> Need:
             try:
                 incus.send("PATCH", where, changed, timeout_s=PATIENCE_S, if_match=seen.etag)
             except Refused:
-                return Need("fences", "a change under an old tag is refused")
-        return Need("fences", "a change under an old tag is done", f"Incus {OLDEST} or newer is needed")
+                return Need("fences", "a change under an old tag is rejected")
+        return Need("fences", "a change under an old tag is accepted", f"Incus {OLDEST} or newer is needed")
     finally:
         incus.run("DELETE", where, timeout_s=PATIENCE_S)

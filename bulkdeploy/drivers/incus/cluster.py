@@ -1,4 +1,4 @@
-"""An Incus cluster: its client, its pools and its images, as the calls of all guests use them."""
+"""An Incus cluster with its client, its pools and its images, as the calls of all guests use it."""
 
 import re
 from threading import BoundedSemaphore
@@ -15,11 +15,14 @@ FINGERPRINT = re.compile(r"[0-9a-f]{12,64}")
 
 
 class IncusCluster:
-    """An Incus cluster as the calls of all guests use it. Threads share the object.
+    """An Incus cluster with its client.
+
+    Threads share the object.
 
     Attributes:
-        records: set by the driver before the first call.
-        slots: one for each operation that runs at the same time.
+        records: the records of the driver, which sets them before the first call.
+        slots: a semaphore that limits the number of operations that run at the same time.
+        is_clustered: whether the server is a cluster, or None before the first request has shown this.
     """
 
     records: Records
@@ -31,26 +34,30 @@ class IncusCluster:
         self._pools: dict[UUID, Pool] = {}
 
     def pool(self, pool_uuid: UUID) -> str:
-        """Return the name in Incus of a pool that at least one host reaches.
+        """Return Incus's name of a pool of the service.
 
         Raises:
-            DriverError: no host reaches the pool.
+            DriverError: no host can access the pool.
         """
         if pool_uuid not in self._pools:
             self._pools = {pool.uuid: pool for pool in self.records.directory.pools()}
         if pool_uuid not in self._pools:
-            raise DriverError("volume", ANY_HOST, f"no host reaches pool {pool_uuid}", transient=False)
+            raise DriverError("volume", ANY_HOST, f"no host can access pool {pool_uuid}", transient=False)
         return self.name_of(self._pools[pool_uuid])
 
     def name_of(self, pool: Pool) -> str:
-        """Return the name in Incus of a pool of the service."""
+        """Return Incus's name of a pool: the name in the options, or else the pool's own name."""
         named = self.options.storage_pools.get(pool.name)
         if named is None and pool.host_uuid is not None:
             named = self.options.local_pool
         return named or pool.name
 
     def source_of(self, guest: GuestSpec) -> dict[str, Any]:
-        """Return the source of an instance's root disk in Incus's form."""
+        """Return the source of an instance's root disk in the format of Incus.
+
+        Raises:
+            DriverError: the template does not exist.
+        """
         template = guest.volumes[0].template_uuid if guest.volumes else None
         if template is None:
             return {"type": "none"}
@@ -64,5 +71,5 @@ class IncusCluster:
 
 
 def image_alias(image: TemplateImage) -> str:
-    """Return the alias of an imported image in Incus."""
+    """Return the alias under which the driver imports an image into Incus."""
     return f"bulkdeploy-{image.key}"

@@ -1,7 +1,7 @@
 """Serial consoles of Incus's instances, over the websocket of an operation.
 
-Source: Incus's doc/rest-api.yaml, version 6.0: a console is an operation with one websocket for its bytes and one
-for its size, each opened by a secret. Nobody needs the second.
+Source: Incus's doc/rest-api.yaml, version 6.0. A console is an operation with one websocket for its bytes and one
+for its size, each opened with a secret. The driver does not use the second.
 """
 
 import socket
@@ -18,7 +18,7 @@ from bulkdeploy.drivers.incus.rest import Access, path_of
 from bulkdeploy.drivers.incus.websocket import open_websocket
 
 CONSOLE = {"type": "console", "width": 80, "height": 25, "force": True}
-"""``force``: members newer than 6.0 close a console that is open already."""
+"""The request for a console. With ``force``, members newer than 6.0 close a console that is already open."""
 
 BYTES = "0"
 
@@ -36,7 +36,7 @@ def open_serial(access: Access, operation: Mapping[str, Any], *, timeout_s: floa
 
 
 def _read(websocket: ClientConnection) -> bytes:
-    """Read the output of the guest; a text message marks its end."""
+    """Return the next output of the guest, or no bytes after the text message that marks the end."""
     while isinstance(message := websocket.recv(), bytes):
         if message:
             return message

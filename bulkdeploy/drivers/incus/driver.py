@@ -1,9 +1,9 @@
 """The driver for Incus clusters: docs/how-to/incus.md (one file: one class, a method for each call of drivers).
 
-A guest is the instance vm-UUID, a member is a host. What has a fence stands in the instance and is changed by
-compare-and-set; an instance that is not to run has a gate, which keeps Incus from starting it. So Incus itself is
-the lock (docs/adr/0047-incus-is-the-lock.md); the service's records remember fences of guests that are not there.
-Instances and volumes without our keys are never touched.
+A guest is the instance vm-UUID, and a host is a member. The instance itself stores the fence, and is changed by
+compare-and-set. An instance that must not run has a gate, a device that prevents Incus from starting it. So Incus
+itself is the lock (docs/adr/0047-incus-is-the-lock.md). The service's records contain the fences of guests that
+have no instance. Instances and volumes without the service's keys are never changed.
 """
 
 import hashlib
@@ -53,10 +53,10 @@ from bulkdeploy.drivers.incus.rest import (
 from bulkdeploy.drivers.records import CopyState, Pool, Records, TemplateImage
 
 LOOK_SECONDS = 60.0
-"""Patience for listings, which have no timeout of their own."""
+"""The time limit of requests for listings, whose callers set no time limit, in seconds."""
 
 FORMATS = ("TAR",)
-"""Format of a template whose url is an image of Incus's: metadata and root file system in one archive."""
+"""The format of templates whose url is an image of Incus: metadata and root file system in one archive."""
 
 
 class IncusDriver(
@@ -99,18 +99,23 @@ class IncusDriver(
     # Hosts
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Return the hardware of the member ``incus://MEMBER``."""
+        """Return the hardware of the member with the url ``incus://MEMBER``.
+
+        Raises:
+            DriverError: the url is invalid, the member is not online, or it cannot run guests of the hypervisor
+                type.
+        """
         parts = urlsplit(host.access.url)
         name = parts.netloc  # a hostname would be in lower case
         if parts.scheme != "incus" or not name:
-            raise DriverError("connect", ANY_HOST, "its url must be incus://MEMBER", transient=False)
+            raise DriverError("connect", ANY_HOST, "the url must be incus://MEMBER", transient=False)
         call = IncusCall(self._cluster, None, UUID(int=0), 0, timeout_s, named=name)
         address = self._member_address(call, name)
         target = call.target(name)
         runs = str(call.send("connect", "GET", path_of(), target=target).value["environment"].get("driver"))
         if host.hypervisor == MACHINES and "qemu" not in runs:
-            lacks = "it needs QEMU, /dev/kvm and the module vhost_vsock"
-            reason = f"member {name} runs no virtual machines ({runs}): {lacks}"
+            lacks = "they need QEMU, /dev/kvm and the module vhost_vsock"
+            reason = f"member {name} cannot run virtual machines ({runs}): {lacks}"
             raise DriverError("connect", name, reason, transient=False)
         found = call.send("connect", "GET", path_of("resources"), target=target).value
         cpu, memory = found["cpu"], found["memory"]
@@ -133,7 +138,11 @@ class IncusDriver(
         )
 
     def _member_address(self, call: IncusCall, name: str) -> str:
-        """Return the address of a member of the cluster. Raise an error if the member is not online."""
+        """Return the IP address of a member of the cluster.
+
+        Raises:
+            DriverError: the member is not online.
+        """
         server = call.server()
         if call.target(name) is None:
             if server["environment"]["server_name"] != name:
@@ -151,9 +160,10 @@ class IncusDriver(
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """Return the guests of each host, with one list of all instances and one request per member.
+        """Return the guests of each host, or an error, in order.
 
-        An instance whose state its answering member cannot report (Error) counts as running, unless it is gated.
+        One request lists all instances, and one request per member checks whether it answers. An instance whose
+        state the member cannot report counts as running, unless it has a gate.
         """
         instances = self._instances("look", timeout_s)
         looks = call_each(hosts, lambda host: self._request_member_state(host, timeout_s))
@@ -167,12 +177,12 @@ class IncusDriver(
         return found
 
     def answers(self, host: HostAddress, *, timeout_s: float) -> bool:
-        """Return whether the member itself answers. The request is sent through any member that answers."""
+        """Return whether the member itself answers. Another member may forward the request."""
         (found,) = call_each([host], lambda one: self._request_member_state(one, timeout_s))
         return not isinstance(found, DriverError)
 
     def _request_member_state(self, host: HostAddress, timeout_s: float) -> str | None:
-        """Request the state of a member, and return its name, or None if the server is no cluster.
+        """Request the state of a member, and return its name, or None if the server is not clustered.
 
         Raises:
             DriverError: the member does not answer.
@@ -184,13 +194,16 @@ class IncusDriver(
         return member
 
     def ended_guests(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
-        """Return the guests that ended according to the events of the cluster, which cover all members."""
+        """Return the guests whose end was reported by events of the cluster since the last call."""
         return self._events.ended() if hosts else frozenset()
 
     # Templates
 
     def ensure_template(self, host: HostAddress, pool_uuid: UUID, template_uuid: UUID, *, timeout_s: float) -> None:
-        """Import an image into Incus, which copies it to the members and pools that need it."""
+        """Import an image into Incus, which copies it to the members and pools that need it.
+
+        An image that the options name, or that was imported before, is not imported.
+        """
         image = self._records.directory.template(template_uuid)
         if image is None:
             raise DriverError("template", host.name, f"there is no template {template_uuid}", transient=False)
@@ -205,7 +218,13 @@ class IncusDriver(
                 self._import(call, image, pool_uuid)
 
     def _import(self, call: IncusCall, image: TemplateImage, pool_uuid: UUID) -> None:
-        """Import an image once. It counts for its owner and for the first pool that needs it."""
+        """Import an image.
+
+        The image counts against the limits of its owner and of the first pool that needs it.
+
+        Raises:
+            DriverError: another worker is importing the image, a limit does not allow it, or the import failed.
+        """
         copies, made = self._records.copies, False
         copy = copies.begin(image.uuid, pool_uuid, image.checksum)
         if copy.state is CopyState.UNDER_WAY:
@@ -253,12 +272,14 @@ class IncusDriver(
             call.run("boot", "PUT", call.state, {"action": "start"}, tolerate=("already running",))
             after = call.look("boot")
             if after is None or not after.runs:
-                raise DriverError("boot", host.name, "the instance has ended at once", transient=True)
+                raise DriverError(
+                    "boot", host.name, "the instance ended immediately after its start", transient=True
+                )
 
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """Stop an instance and prevent Incus from starting it. The instance is kept."""
+        """Stop an instance and gate it, so that Incus does not start it. The instance is kept."""
         call = IncusCall(self._cluster, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "stop", call.host_name, timeout_s=call.left):
             call.fenced_here("stop")
@@ -275,7 +296,10 @@ class IncusDriver(
                 call.close("stop", patience_s=0.0)
 
     def power_of(self, host: HostAddress, guest_uuid: UUID, *, fence: int, timeout_s: float) -> PowerState | None:
-        """Return the power state of a guest. An instance that does not run is gated against late starts."""
+        """Return the power state of a guest, or None if it does not run.
+
+        An instance that does not run is gated under the call's fence, so that earlier calls cannot start it.
+        """
         call = IncusCall(self._cluster, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "look", call.host_name, timeout_s=call.left):
             where = call.fenced_here("look")
@@ -300,7 +324,7 @@ class IncusDriver(
     ) -> None:
         """Delete an instance with its root disk, and delete data volumes.
 
-        If the root disk is not among ``volume_uuids``, the instance is stopped and kept.
+        If the root disk is not in ``volume_uuids``, the instance is stopped and kept.
         """
         call = IncusCall(self._cluster, host, guest_uuid, fence, timeout_s)
         with self._turns.of(guest_uuid, "delete", call.host_name, timeout_s=call.left):
@@ -321,7 +345,13 @@ class IncusDriver(
                             call.remove_volume(volume)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """Delete a volume. A root disk is deleted with its instance."""
+        """Delete a volume.
+
+        If the volume is a root disk, its instance is deleted.
+
+        Raises:
+            DriverError: a guest uses the volume.
+        """
         call = IncusCall(self._cluster, None, UUID(int=0), 0, timeout_s)
         with self._records.fences.volumes_in_use([volume_uuid]) as used:
             if used:
@@ -385,7 +415,7 @@ class IncusDriver(
             there = call.find_volume("resize", volume)
             if there is not None and there.size_bytes != volume.size_bytes:
                 if host is not None and there.size_bytes > volume.size_bytes:
-                    reason = "a running guest's volume only grows"
+                    reason = "a volume of a running guest cannot shrink"
                     raise DriverError("resize", host.name, reason, transient=False)
                 call.resize(there, volume.size_bytes)
 
@@ -399,7 +429,7 @@ class IncusDriver(
         there = call.find_volume("look", volume)
         return None if there is None else there.size_bytes
 
-    # Snapshots: that of the instance, with the root disk, is taken last and goes first: where it is, all are
+    # Snapshots: the instance's snapshot is taken last and removed first. If it exists, all the others exist.
 
     @override
     def ensure_snapshot(
@@ -412,14 +442,16 @@ class IncusDriver(
             if len(places) < max(len(guest.volumes), 1):
                 raise call.error("snapshot", "some of its volumes do not exist")
             for where, member in places:
-                call.remove_snapshot("snapshot", where, member, snapshot.uuid)  # of a call that broke off
+                call.remove_snapshot(
+                    "snapshot", where, member, snapshot.uuid
+                )  # an interrupted call may have left it
                 body = {"name": str(snapshot.uuid)}
                 call.run("snapshot", "POST", f"{where}/snapshots", body, target=member)
 
     def ensure_reverted(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Restore the instance from a snapshot, with its gate, and write the call's fence to it again."""
+        """Revert the instance and its volumes to a snapshot, and gate the instance under the call's fence again."""
         with self._at_rest("revert", host, guest, fence, timeout_s) as call:
             if not call.has_snapshot("revert", snapshot.uuid):
                 raise call.error("revert", f"the guest has no snapshot {snapshot.uuid}")
@@ -439,9 +471,13 @@ class IncusDriver(
     def _at_rest(
         self, step: str, host: HostAddress | None, guest: GuestSpec, fence: int, timeout_s: float
     ) -> Iterator[IncusCall]:
-        """Return a call about a guest that does not run, and that is not started meanwhile."""
+        """Yield a call for a guest that does not run and cannot be started within the context.
+
+        Raises:
+            DriverError: the guest is on a host or runs, or another guest uses one of its volumes.
+        """
         if host is not None:
-            reason = "snapshots in Incus are of guests that do not run"
+            reason = "Incus takes snapshots only of guests that do not run"
             raise DriverError(step, host.name, reason, transient=False)
         call = IncusCall(self._cluster, None, guest.uuid, fence, timeout_s)
         with (
@@ -451,7 +487,7 @@ class IncusDriver(
             if call.fenced_here(step).host_uuids:
                 raise call.error(step, "the guest is on a host")
             if used:
-                raise call.error(step, "another guest uses a volume of it", transient=True)
+                raise call.error(step, "another guest uses one of its volumes", transient=True)
             found = call.look(step)
             if found is not None and found.runs:
                 raise call.error(step, "the guest runs")
@@ -469,14 +505,18 @@ class IncusDriver(
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
-        """List the instances that run or that Incus may start."""
+        """List the instances that run or that Incus may start.
+
+        Raises:
+            DriverError: a member does not answer, or the state of an instance is unknown.
+        """
         call = IncusCall(self._cluster, None, UUID(int=0), 0, LOOK_SECONDS)
         hosts = {call.target(member_of(host)): host.uuid for host in self._records.directory.hosts()}
         call.require_members("list", hosts)
-        for one in self._instances("list", LOOK_SECONDS, whole=True):
+        for one in self._instances("list", LOOK_SECONDS, require_complete=True):
             if one.member in hosts:
                 if not one.is_seen:
-                    text = f"instance {one.uuid} is not seen"
+                    text = f"the state of instance {one.uuid} is unknown"
                     raise DriverError("list", one.member or ANY_HOST, text, transient=True)
                 if one.runs or not one.is_gated:
                     yield one.guest(hosts[one.member])
@@ -485,7 +525,7 @@ class IncusDriver(
     def list_volumes(self) -> Iterator[tuple[UUID, UUID, int]]:
         call = IncusCall(self._cluster, None, UUID(int=0), 0, LOOK_SECONDS)
         call.require_members("list", {call.target(member_of(host)) for host in self._records.directory.hosts()})
-        yield from self._volumes(call, self._instances("list", LOOK_SECONDS, whole=True))
+        yield from self._volumes(call, self._instances("list", LOOK_SECONDS, require_complete=True))
 
     @override
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
@@ -509,7 +549,7 @@ class IncusDriver(
         """List the volumes that can be read now.
 
         If a member does not answer, the reason is added to ``unseen`` for each pool, because any pool may have
-        volumes there.
+        volumes on the member.
         """
         call = IncusCall(self._cluster, None, UUID(int=0), 0, LOOK_SECONDS)
         pools = self._records.directory.pools()
@@ -526,9 +566,9 @@ class IncusDriver(
             unseen.update((pool.uuid, str(error)) for pool in pools)
 
     def _volumes(self, call: IncusCall, instances: Sequence[Instance]) -> Iterator[tuple[UUID, UUID, int]]:
-        """List the root volumes of these instances, all data volumes, and root volumes without an instance.
+        """Yield the root volumes of these instances, all data volumes, and root volumes without an instance.
 
-        A root volume without an instance is listed by the uuid of the guest that it is named after.
+        A root volume without an instance is listed with the uuid of the guest after which it is named, and size 0.
         """
         for one in instances:
             if one.root is not None:
@@ -543,21 +583,22 @@ class IncusDriver(
                 yield guest_uuid, pool_uuid, 0
 
     def _instances(
-        self, step: str, timeout_s: float, *, whole: bool = False, unseen: dict[UUID, str] | None = None
+        self, step: str, timeout_s: float, *, require_complete: bool = False, unseen: dict[UUID, str] | None = None
     ) -> list[Instance]:
-        """Return our instances. For a member that has just become silent, Incus reports only their names.
+        """Return the service's instances.
 
-        Such instances are omitted, and added to ``unseen`` by their guest.
+        For a member that has just fallen silent, Incus reports only the names of instances. Such instances are
+        omitted, and their guests are added to ``unseen`` with the reason.
 
         Raises:
-            DriverError: no answer; or ``whole`` is true and the list would lack such instances.
+            DriverError: Incus does not answer, or ``require_complete`` is true and an instance would be omitted.
         """
         call = IncusCall(self._cluster, None, UUID(int=0), 0, timeout_s)
         rows = call.send(step, "GET", path_of("instances"), recursion=1).value or ()
-        for row in rows if whole or unseen is not None else ():
+        for row in rows if require_complete or unseen is not None else ():
             guest_uuid = guest_of(row["name"]) if row["status"] in UNSEEN else None
             if guest_uuid is not None:
-                reason = f"instance {row['name']} is not seen: its member does not answer"
+                reason = f"the state of instance {row['name']} is unknown: its member does not answer"
                 if unseen is None:
                     raise DriverError(step, row.get("location") or ANY_HOST, reason, transient=True)
                 unseen[guest_uuid] = reason

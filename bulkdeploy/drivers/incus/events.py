@@ -1,9 +1,9 @@
-"""The events of Incus about guests that end. One websocket receives the events of the whole cluster.
+"""The events of Incus about guests that end.
 
-A broken one is opened again, at most every RETRY_S. What happens meanwhile is missed: events are hints, and looks
-at hosts find the rest.
+One websocket receives the events of the whole cluster.
 
-Source: Incus's doc/events.md, version 6.0.
+A broken websocket is opened again, at most every RETRY_S seconds. Events in between are lost: events are only
+hints, and regular queries of the hosts find all ended guests. Source: Incus's doc/events.md, version 6.0.
 """
 
 import json
@@ -25,13 +25,13 @@ from bulkdeploy.drivers.incus.websocket import open_websocket
 RETRY_S = 10.0
 
 ENDED = ("instance-shutdown", "instance-stopped")
-"""An instance that ended by itself, and one that was stopped; stops by this service are told of, too."""
+"""The events of an instance that ended by itself, and of one that was stopped, also by this service."""
 
 
 class GuestEvents:
-    """Receives a cluster's events, and keeps which guests ended until `ended` is called.
+    """A receiver of a cluster's events, which stores the guests that ended until ``ended`` is called.
 
-    Safe to share between threads.
+    Threads may share the object.
     """
 
     def __init__(self, access: Access) -> None:
@@ -43,7 +43,7 @@ class GuestEvents:
         self._is_closed = False
 
     def ended(self) -> frozenset[UUID]:
-        """Return the guests that ended since the last call; from the first call on events are received."""
+        """Return the guests that ended since the last call. The first call starts to receive events."""
         now = time.monotonic()
         with self._lock:
             is_receiving = self._receiver is not None and self._receiver.is_alive()

@@ -14,16 +14,21 @@ GZIP = b"\x1f\x8b"
 """The first bytes of compressed user data."""
 
 MOST_USER_DATA_BYTES = 1 << 20
-"""Larger user data is not decompressed."""
+"""The size above which compressed user data is not decompressed."""
 
 
 def cloud_init_keys(guest: GuestSpec, names: Mapping[UUID, str] | None, options: IncusOptions) -> dict[str, str]:
-    """Return the keys of an instance that cloud-init reads; none if the option ``cloud_init`` is off.
+    """Return the keys of an instance's configuration that cloud-init reads.
+
+    The result is empty if the option ``cloud_init`` is off.
 
     Args:
         guest: The guest.
-        names: The names of its interfaces by the uuids of their nics; None if the guest names them.
+        names: The names of its interfaces by the uuids of their NICs. None: the guest names its interfaces.
         options: The driver's options.
+
+    Raises:
+        UnicodeDecodeError: the user data is not text.
     """
     if not options.cloud_init:
         return {}
@@ -37,7 +42,9 @@ def cloud_init_keys(guest: GuestSpec, names: Mapping[UUID, str] | None, options:
 
 
 def _text_of(user_data: bytes) -> str:
-    """Return user data as text, which is all that Incus takes; compressed user data is decompressed.
+    """Return user data as text, because Incus accepts only text.
+
+    Compressed user data is decompressed.
 
     Raises:
         UnicodeDecodeError: the user data is not text.

@@ -1,7 +1,7 @@
-"""Instances in the format of Incus: written for a guest, and read again.
+"""Instances in the format of Incus, written for a guest and read again (one file: writer and reader agree).
 
-What Incus has no place for stands in ``user.bulkdeploy.*``. An instance that is not to run has a gate: a nic whose
-parent no member has, so that Incus refuses to start it (docs/adr/0047-incus-is-the-lock.md).
+Keys ``user.bulkdeploy.*`` store what Incus has no field for. An instance that must not run has a gate: a NIC whose
+parent does not exist on any member, so that Incus cannot start the instance (docs/adr/0047-incus-is-the-lock.md).
 """
 
 import re
@@ -19,7 +19,7 @@ from bulkdeploy.drivers.incus.sizes import read_cpus, read_memory, read_size
 KEY = "user.bulkdeploy."
 PROTECTION = "security.protection.delete"
 LAST_POWER = "volatile.last_state.power"
-"""Key of instances that were started once."""
+"""A key that only instances have that were started once."""
 
 GATE = "gate"
 CLOSED = {"type": "nic", "nictype": "physical", "parent": "not-to-run"}
@@ -27,17 +27,20 @@ ROOT = "root"
 VOLUME, NIC = "volume-", "nic-"
 CONTAINER, VIRTUAL_MACHINE = "container", "virtual-machine"
 RUNNING = ("Running", "Ready", "Frozen", "Thawed", "Starting", "Stopping", "Freezing", "Aborting")
-"""States of instances that may have processes; a guest says itself, over /dev/incus/sock, that it is Ready."""
+"""The states of instances that may have processes. A guest reports itself as Ready over /dev/incus/sock."""
 
 UNSEEN = ("Error", "Unknown", "")
-"""States of instances whose member does not answer, or cannot tell."""
+"""The states of instances whose member does not answer or cannot read the state."""
 
 UUID_PATTERN = r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @dataclass(frozen=True, slots=True)
 class Volume:
-    """A volume in Incus: our pool's uuid and Incus's pool, its size in bytes, and its member if it has one."""
+    """A volume in Incus: its uuid, its pool's uuid, Incus's name of the pool, and its size in bytes.
+
+    ``member`` is the member that stores the volume, or None if all members can access it.
+    """
 
     uuid: UUID
     pool_uuid: UUID
@@ -51,14 +54,14 @@ class Instance:
     """An instance of the service.
 
     Attributes:
-        member: that has it; None: there is one server only.
-        etag: what it must still be to be changed; empty where it came from a list.
-        status: Incus's word for what it does.
+        member: the member that has the instance, or None if the server is not clustered.
+        status: Incus's name of the instance's state.
         kind: container or virtual-machine.
-        definition: what is sent back to change it.
-        fence: that it was changed with last.
-        sizes: CPUs, MHz of each, and MiB of memory; 0 where nothing says it.
-        root: its root volume; None: of a guest without volumes.
+        etag: the tag with which a change is compared, or an empty text if the instance was read from a list.
+        definition: the properties that a request to change the instance contains.
+        fence: the fence of the last call that changed the instance.
+        sizes: the number of CPUs, MHz of each CPU, and MiB of memory; 0 for unknown values.
+        root: the root volume, or None for a guest without volumes.
     """
 
     uuid: UUID
@@ -83,17 +86,17 @@ class Instance:
 
     @property
     def runs(self) -> bool:
-        """Return whether the instance has processes."""
+        """True if the instance may have processes."""
         return self.status in RUNNING
 
     @property
     def is_seen(self) -> bool:
-        """Return whether the instance's member reported its state."""
+        """True if the instance's member reported its state."""
         return self.status not in UNSEEN
 
     @property
     def is_gated(self) -> bool:
-        """Return whether the instance is prevented from being started."""
+        """True if the instance has a gate, so that Incus cannot start it."""
         return GATE in self.devices
 
     @property
@@ -103,11 +106,11 @@ class Instance:
 
     @property
     def nics(self) -> frozenset[UUID]:
-        """The uuids of the instance's nics."""
+        """The uuids of the instance's NICs."""
         return _uuids(NIC, self.devices)
 
     def guest(self, host_uuid: UUID) -> Guest:
-        """Return the guest in the form of drivers. An instance whose member is silent counts as running."""
+        """Return the guest as drivers report it. An instance whose state is unknown counts as running."""
         return Guest(
             self.uuid,
             host_uuid,
@@ -119,14 +122,14 @@ class Instance:
 
 
 def instance_name(guest_uuid: UUID) -> str:
-    """Return the instance of a guest; names must begin with a letter."""
+    """Return the name of a guest's instance. The prefix is needed because names must begin with a letter."""
     return f"vm-{guest_uuid}"
 
 
 def guest_of(name: str) -> UUID | None:
     """Return the uuid of the guest with this instance name.
 
-    Returns None if the instance does not belong to the service.
+    Returns None if the name is not one that the service gives to instances.
     """
     found = re.fullmatch(f"vm-({UUID_PATTERN})", name)
     return None if found is None else UUID(found[1])
@@ -136,7 +139,7 @@ def read_instance(row: Mapping[str, Any], etag: str = "") -> Instance | None:
     """Return an instance from a row of the API, or None if it does not belong to this service.
 
     Raises:
-        KeyError, ValueError: keys or the root disk that we gave it were changed by hand.
+        KeyError, ValueError: the service's keys or the root disk were changed by hand.
     """
     config = row.get("config") or {}
     if f"{KEY}uuid" not in config:
@@ -177,13 +180,16 @@ def _read_root(
 
 
 def _uuids(kind: str, devices: Iterable[str]) -> frozenset[UUID]:
-    """Return the uuids of the service's devices of a kind; names of other devices may be similar."""
+    """Return the uuids in the names of the service's devices of a kind. Other devices are ignored."""
     found = (re.fullmatch(f"{kind}({UUID_PATTERN})", name) for name in devices)
     return frozenset(UUID(one[1]) for one in found if one is not None)
 
 
 def gated(found: Instance, fence: int) -> dict[str, Any]:
-    """Return the definition of an instance with its root disk only, which does not start and may be removed."""
+    """Return the definition of an instance with its gate, its root disk and no other devices.
+
+    The instance cannot be started, and may be deleted.
+    """
     config = {**found.config, f"{KEY}fence": str(fence), PROTECTION: "false"}
     devices = {ROOT: found.devices[ROOT]} if ROOT in found.devices else {}
     return {**found.definition, "config": config, "devices": {**devices, GATE: CLOSED}}
@@ -192,7 +198,15 @@ def gated(found: Instance, fence: int) -> dict[str, Any]:
 def opened(
     found: Instance, guest: GuestSpec, volumes: Iterable[Volume], fence: int, options: IncusOptions
 ) -> dict[str, Any]:
-    """Return the definition of an instance with which the guest runs."""
+    """Return the definition with which the instance of a guest can be started.
+
+    Args:
+        found: the instance.
+        guest: the guest's specification.
+        volumes: the data volumes of the guest.
+        fence: the fence of the call.
+        options: the driver's options.
+    """
     devices = devices_of(found, guest, volumes, options)
     # Incus names the interfaces of containers itself; those of virtual machines are named by the guest.
     names = (
@@ -204,7 +218,7 @@ def opened(
 
 
 def limits(guest: GuestSpec) -> dict[str, str]:
-    """Return the configuration keys of a guest's sizes. Incus has no MHz, so they are stored in our own key."""
+    """Return the configuration keys of a guest's sizes. The MHz are stored in the service's own key."""
     return {
         "limits.cpu": str(guest.cpu_number),
         "limits.memory": f"{guest.memory_mib}MiB",
@@ -253,7 +267,7 @@ def new_instance(
     fence: int,
     options: IncusOptions,
 ) -> dict[str, Any]:
-    """Return the request that creates an instance, prevented from being started."""
+    """Return the request that creates an instance with a gate."""
     config = {f"{KEY}uuid": str(guest.uuid), f"{KEY}fence": str(fence), f"{KEY}name": guest.name, **limits(guest)}
     devices: dict[str, Any] = {GATE: CLOSED}
     if guest.volumes:
@@ -281,7 +295,7 @@ def new_volume(volume: VolumeSpec, kind: str) -> dict[str, Any]:
 
 
 def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
-    """Return a custom volume from a row of the API.
+    """Return a data volume from a row of the API.
 
     Returns None for volumes that do not belong to this service, and for snapshots (``VOLUME/SNAPSHOT``).
     """
@@ -293,6 +307,9 @@ def read_volume(row: Mapping[str, Any], incus_pool: str) -> Volume | None:
 
 
 def read_location(row: Mapping[str, Any]) -> str | None:
-    """Return the member of an object, or None if the server is no cluster or all members reach the object."""
+    """Return the member that has an object.
+
+    Returns None if the server is not clustered or if all members can access the object.
+    """
     location = row.get("location")
     return None if location in ("", "none") else location

@@ -1,4 +1,4 @@
-"""A call about one guest and its instance in Incus: requests, the gate, and volumes (one file: one class)."""
+"""A driver call for one guest and its instance in Incus: requests, the gate and volumes (one file: one class)."""
 
 import socket
 import time
@@ -39,21 +39,24 @@ from bulkdeploy.drivers.incus.rest import CHANGED, NOT_FOUND, Answer, Refused, f
 from bulkdeploy.drivers.incus.root_volumes import KINDS, read_orphans
 
 AGAIN_S = 0.1
-"""Pause before what is under way is looked at again."""
+"""The pause before a changing object is read again, in seconds."""
 
 MACHINES = "KVM"
-"""Hypervisor of hosts whose guests are virtual machines of Incus's; others' are containers."""
+"""The hypervisor type of hosts whose guests are virtual machines. Guests of other hosts are containers."""
 
 ALREADY = ("already exists", "UNIQUE constraint failed")
 PASSING = ("Instance is busy running", f'Failed to start device "{GATE}"')
-"""Incus's texts while an instance changes its state, such as where it plugs the gate into one that is stopping."""
+"""Parts of Incus's errors while an instance changes its state.
+
+The second is the error if the gate is added to an instance that is just stopping.
+"""
 
 NO_VOLUME = "Failed getting instance pool"
-"""Incus's text where it made an instance, and then died before it made the instance's root volume."""
+"""A part of Incus's error for an instance without a root volume, if Incus died while it created the instance."""
 
 
 class IncusCall(FencedCall):
-    """A call about one guest and its instance. ``named`` is the host's name in errors if there is no host."""
+    """A driver call for one guest and its instance. ``named`` is the host's name in errors if there is no host."""
 
     def __init__(
         self,
@@ -78,14 +81,22 @@ class IncusCall(FencedCall):
     # Requests
 
     def send(self, step: str, method: str, path: str, body: Any = None, **more: Any) -> Answer:
-        """Return a request that is answered at once."""
+        """Send a request that does not start an operation, and return the response.
+
+        Raises:
+            DriverError: Incus rejected the request or did not answer.
+        """
         try:
             return self._cluster.incus.send(method, path, body, timeout_s=self.left, **more)
         except (Refused, NotAnswered) as error:
             raise failure(step, self.host_name, error) from error
 
     def find(self, step: str, path: str) -> Answer | None:
-        """Return the answer for a path, or None if it does not exist."""
+        """Return the response for a path, or None if the object does not exist.
+
+        Raises:
+            DriverError: Incus rejected the request or did not answer.
+        """
         try:
             return self._cluster.incus.send("GET", path, timeout_s=self.left)
         except Refused as error:
@@ -100,7 +111,10 @@ class IncusCall(FencedCall):
     ) -> dict[str, Any]:
         """Run an operation, wait for its end, and return its result.
 
-        Rejections with one of the texts in ``tolerate`` are ignored.
+        If the error contains one of the texts in ``tolerate``, the error is ignored and the result is empty.
+
+        Raises:
+            DriverError: the operation failed, or Incus did not answer.
         """
         try:
             with self._cluster.slots:
@@ -113,20 +127,22 @@ class IncusCall(FencedCall):
             raise failure(step, self.host_name, error) from error
 
     def settle(self, step: str) -> None:
-        """Wait for operations on the instance whose responses were lost, so that their results are visible."""
+        """Wait until no operation on the instance is running, such as one whose response was lost."""
         try:
             self._cluster.incus.wait_for_operations(self.path, timeout_s=self.left)
         except (Refused, NotAnswered) as error:
             raise failure(step, self.host_name, error) from error
 
     def require_members(self, step: str, names: Collection[str | None]) -> None:
-        """Raise an error unless all these members are online. None stands for a server that is no cluster.
+        """Raise an error unless all these members are online.
+
+        None stands for a server that is not clustered.
 
         The cluster omits the volumes of a silent member, and does not know the states of its instances. A list
-        without them would report them as lost.
+        without these objects would report them as lost.
 
         Raises:
-            DriverError: a member is silent, so that a list would not be whole.
+            DriverError: a member is not online.
         """
         for member, reason in self.silent_members(step, names).items():
             raise DriverError(step, member, reason, transient=True)
@@ -137,13 +153,17 @@ class IncusCall(FencedCall):
             return {}
         members = self.send(step, "GET", path_of("cluster", "members"), recursion=1).value or ()
         return {
-            name: f"member {name} is {member['status']}: what it has is unknown"
+            name: f"member {name} is {member['status']}: its instances and volumes are unknown"
             for member in members
             if (name := member["server_name"]) in names and member["status"] != "Online"
         }
 
     def server(self) -> dict[str, Any]:
-        """Return the server's description of itself. Raise an error if it does not trust the client certificate."""
+        """Return the server's description of itself.
+
+        Raises:
+            DriverError: the server does not answer, or does not trust the client certificate.
+        """
         found = self.send("connect", "GET", path_of()).value
         self._cluster.is_clustered = bool(found["environment"]["server_clustered"])
         if found["auth"] != "trusted":
@@ -152,24 +172,29 @@ class IncusCall(FencedCall):
         return dict(found)
 
     def target(self, member: str) -> str | None:
-        """Return the name by which a request addresses a member, or None if the server is no cluster."""
+        """Return the name by which a request addresses a member, or None if the server is not clustered."""
         if self._cluster.is_clustered is None:
             self.server()
         return member if self._cluster.is_clustered else None
 
     def here(self) -> str | None:
-        """Return the name by which a request addresses the call's host."""
+        """Return the name by which a request addresses the call's host, or None if the server is not clustered."""
         assert self.host is not None  # noqa: S101 - asked only for a host
         return self.target(member_of(self.host))
 
     # The instance
 
     def look(self, step: str) -> Instance | None:
-        """Return the instance, or None if it does not exist and is not being created."""
+        """Return the instance, or None if it does not exist.
+
+        Raises:
+            DriverError: the instance does not belong to the service, its state is unknown, or a call with a higher
+                fence has changed it.
+        """
         answer = self.find(step, self.path)
         found = None if answer is None else read_ours(step, self.host_name, answer.value, answer.etag or "")
         if answer is not None and found is None:
-            text = f"instance {instance_name(self.guest)} is not of bulkdeploy"
+            text = f"instance {instance_name(self.guest)} does not belong to bulkdeploy"
             raise DriverError(step, self.host_name, text, transient=False)
         if found is not None and not found.is_seen:
             text = f"Incus does not know whether the guest runs: its state is {found.status!r}"
@@ -179,13 +204,17 @@ class IncusCall(FencedCall):
         return found
 
     def check_member(self, step: str, found: Instance) -> None:
-        """Refuse an instance that is on another member."""
+        """Raise a DriverError if the instance is on another member than the call's host."""
         if self.host is not None and found.member != self.here():
             text = f"guest {self.guest} is on member {found.member}"
             raise DriverError(step, self.host_name, text, transient=False)
 
     def running(self, step: str) -> Instance:
-        """Return the instance, which runs on the call's host."""
+        """Return the instance.
+
+        Raises:
+            DriverError: the instance does not run on the call's host.
+        """
         found = self.look(step)
         if found is None or not found.runs:
             raise DriverError(step, self.host_name, "the guest does not run there", transient=False)
@@ -193,7 +222,11 @@ class IncusCall(FencedCall):
         return found
 
     def open_serial(self) -> socket.socket:
-        """Return the serial console of the guest, which runs on the call's host."""
+        """Connect to the serial console of the guest.
+
+        Raises:
+            DriverError: the guest does not run on the call's host, or Incus did not answer.
+        """
         answer = self.find("console", self.path)
         found = None if answer is None else read_ours("console", self.host_name, answer.value)
         if found is None or not found.runs:
@@ -206,9 +239,9 @@ class IncusCall(FencedCall):
             raise failure("console", self.host_name, error) from error
 
     def change(self, step: str, found: Instance, definition: Mapping[str, Any]) -> bool:
-        """Change the instance if it is unchanged since ``found`` was read.
+        """Replace the definition of the instance if the instance is unchanged since ``found`` was read.
 
-        Returns False if another call has changed it or is changing it; the caller then reads it again.
+        Returns False if another call has changed the instance or is changing it. The caller then reads it again.
         """
         try:
             with self._cluster.slots:
@@ -226,10 +259,12 @@ class IncusCall(FencedCall):
         return True
 
     def remove_unfinished(self, step: str, found: Instance) -> bool:
-        """Delete an instance without a root volume and return True. Return False for any other instance.
+        """Delete an instance that has no root volume, and return True.
 
-        Incus starts no such instance, and responds with an error to every change, of which it keeps some. An
-        instance that has run before is deleted only in the step ``delete``.
+        Return False for any other instance.
+
+        Incus cannot start such an instance, and returns an error for every change although it stores parts of it.
+        An instance that has run before is deleted only in the step ``delete``.
         """
         if found.root is None or (step != "delete" and LAST_POWER in found.config):
             return False
@@ -242,13 +277,23 @@ class IncusCall(FencedCall):
         return True
 
     def change_running(self, step: str, definition: Callable[[Instance], Mapping[str, Any]]) -> None:
-        """Change the instance, which runs on the call's host."""
+        """Change the instance, which must run on the call's host.
+
+        ``definition`` returns the new definition. It is called again if another call has changed the instance
+        meanwhile.
+        """
         found = self.running(step)
         while not self.change(step, found, definition(found)):
             found = self.running(step)
 
     def make(self, guest: GuestSpec) -> Instance:
-        """Create the instance, gated. An instance that exists by now is no error."""
+        """Create the instance with a gate, and return it.
+
+        An instance that already exists is returned unchanged.
+
+        Raises:
+            DriverError: the instance was not created.
+        """
         root = guest.volumes[0] if guest.volumes else None
         pool = None if root is None else self._cluster.pool(root.pool_uuid)
         assert self.host is not None  # noqa: S101 - only starts make
@@ -258,19 +303,21 @@ class IncusCall(FencedCall):
         self.run("volume", "POST", path_of("instances"), body, target=self.here(), tolerate=ALREADY)
         found = self.look("volume")
         if found is None:
-            reason = "the instance was not made"
+            reason = "the instance was not created"
             if pool is not None and (self.guest, self.here()) in self.orphans("volume", pool):
-                reason += f": its member has a root volume {instance_name(self.guest)} in pool {pool} without it"
+                reason += (
+                    f": its member has a root volume {instance_name(self.guest)} in pool {pool} without an instance"
+                )
             raise DriverError("volume", self.host_name, reason, transient=True)
         return found
 
     def undo(self, found: Instance) -> None:
-        """Delete the instance that an overtaken start has created, unless a later call has taken it over."""
+        """Delete the instance that an overtaken start has created, unless a later call has changed it."""
         if found.fence == self.fence and found.is_gated:
             self.run("delete", "DELETE", self.path, tolerate=("not found", "running", "protected"))
 
     def bring_here(self, found: Instance) -> Instance:
-        """Move a stopped instance to the call's member. Incus moves its root disk as well."""
+        """Move a stopped instance to the call's member, and return it. Incus also moves its root disk."""
         closed = self.close("boot", patience_s=0.0)
         if closed is not None and closed.member != self.here():
             body = {"name": instance_name(self.guest), "migration": True}
@@ -283,7 +330,13 @@ class IncusCall(FencedCall):
         return closed
 
     def open(self, guest: GuestSpec, volumes: Sequence[Volume]) -> None:
-        """Take the gate away, under the call's fence."""
+        """Remove the gate from the instance under the call's fence, so that it can be started.
+
+        A running instance on the call's member is not changed.
+
+        Raises:
+            DriverError: the instance was removed or is on another member, or its user data is not text.
+        """
         while True:
             found = self.look("boot")
             if found is None:
@@ -294,13 +347,19 @@ class IncusCall(FencedCall):
             try:
                 definition = opened(found, guest, volumes, self.fence, self._cluster.options)
             except UnicodeDecodeError as error:
-                reason = "its user data must be text: Incus takes no other"
+                reason = "the user data of the guest must be text, because Incus accepts no other data"
                 raise DriverError("boot", self.host_name, reason, transient=False) from error
             if self.change("boot", found, definition):
                 return
 
     def close(self, step: str, *, patience_s: float) -> Instance | None:
-        """Stop and gate the instance under the call's fence, and return it, or None if it does not exist."""
+        """Stop and gate the instance under the call's fence, and return it, or None if it does not exist.
+
+        ``patience_s`` is the time for a shutdown before the instance is stopped by force, in seconds.
+
+        Raises:
+            DriverError: the instance did not stop in time.
+        """
         is_again = False
         while (found := self.look(step)) is not None:
             if not found.runs and found.is_gated and found.fence >= self.fence:
@@ -324,7 +383,7 @@ class IncusCall(FencedCall):
     # Volumes
 
     def volumes(self, step: str, pool: str) -> Iterator[Volume]:
-        """Our data volumes in a pool of Incus's."""
+        """Yield the service's data volumes in a pool of Incus."""
         for row in self._volume_rows(step, pool):
             if (volume := read_volume(row, pool)) is not None:
                 yield volume
@@ -334,7 +393,7 @@ class IncusCall(FencedCall):
         return list(self.send(step, "GET", where, recursion=1).value or ())
 
     def orphans(self, step: str, pool: str) -> list[tuple[UUID, str | None]]:
-        """Return the root volumes of a pool of Incus's that have no instance, as ``read_orphans`` does."""
+        """Return the root volumes without an instance in a pool of Incus, as ``read_orphans`` does."""
         volumes = [row for kind in KINDS for row in self._volume_rows(step, pool, kind)]
         return list(read_orphans(volumes, self.send(step, "GET", path_of("instances"), recursion=1).value or ()))
 
@@ -344,7 +403,13 @@ class IncusCall(FencedCall):
         return next((one for one in self.volumes(step, pool) if one.uuid == volume.uuid), None)
 
     def ensure_volume(self, volume: VolumeSpec, kind: str, *, step: str = "volume") -> Volume:
-        """Return a data volume that the call's member reaches, at least as large as wanted."""
+        """Return a data volume that the call's member can access and that has at least the requested size.
+
+        The volume is created, moved or enlarged if necessary.
+
+        Raises:
+            DriverError: the volume existed before and is lost, or it was not moved in time.
+        """
         pool = self._cluster.pool(volume.pool_uuid)
         where = path_of("storage-pools", pool, "volumes", "custom")
         new = new_volume(volume, kind)
@@ -359,7 +424,7 @@ class IncusCall(FencedCall):
                 found = read_volume(there[0], pool)
                 if found is not None:
                     break
-                config = {"config": new["config"]}  # a move leaves it behind
+                config = {"config": new["config"]}  # a move does not copy the keys
                 self.run(step, "PATCH", f"{where}/{volume.uuid}", config, target=places[0])
             elif len(there) == 1:
                 moved = {"name": str(volume.uuid), "pool": pool, "migration": True}
@@ -368,7 +433,9 @@ class IncusCall(FencedCall):
                     step, "POST", f"{where}/{volume.uuid}", moved | source, target=self.here(), tolerate=ALREADY
                 )
             if self.is_over:
-                reason = f"volume {volume.uuid} is on {places}: it is still being moved, or its move broke off"
+                reason = (
+                    f"volume {volume.uuid} is on {places}: it is still being moved, or its move was interrupted"
+                )
                 raise DriverError(step, self.host_name, reason, transient=True)
             time.sleep(AGAIN_S if there else 0)
         if found.size_bytes < volume.size_bytes:
@@ -376,30 +443,34 @@ class IncusCall(FencedCall):
         return found
 
     def places(self, step: str, guest: GuestSpec) -> list[tuple[str, str | None]]:
-        """Return the API paths of the guest's data volumes and of its instance, with their members.
+        """Return the API paths and members of the guest's data volumes and, as the last pair, of its instance.
 
-        The instance, which is last, has the guest's root volume.
+        The instance contains the guest's root volume.
         """
         found = [self.find_volume(step, volume) for volume in guest.volumes[1:]]
         volumes = [(_path_of_volume(volume), volume.member) for volume in found if volume is not None]
         return [*volumes, (self.path, None)]
 
     def has_snapshot(self, step: str, uuid: UUID) -> bool:
-        """Return whether the instance has this snapshot, which is complete then."""
+        """Return whether the instance has this snapshot. If it does, the snapshot is complete."""
         return self.find(step, f"{self.path}/snapshots/{uuid}") is not None
 
     def remove_snapshot(self, step: str, where: str, member: str | None, uuid: UUID) -> None:
-        """Remove a snapshot of an instance or a volume."""
+        """Delete a snapshot of an instance or a volume. A missing snapshot is no error."""
         self.run(step, "DELETE", f"{where}/snapshots/{uuid}", target=member, tolerate=("not found",))
 
     def resize(self, volume: Volume, size_bytes: int, *, step: str = "resize") -> None:
-        """Change the size of a data volume."""
+        """Change the size of a data volume to ``size_bytes``."""
         self.run(
             step, "PATCH", _path_of_volume(volume), {"config": {"size": f"{size_bytes}B"}}, target=volume.member
         )
 
     def resize_root(self, found: Instance, volume: VolumeSpec) -> None:
-        """Change the size of a root disk. Raise an error if the disk of a running guest would shrink."""
+        """Change the size of the root disk to that of ``volume``.
+
+        Raises:
+            DriverError: the disk of a running guest would shrink.
+        """
         while found.root is not None and found.root.size_bytes != volume.size_bytes:
             if found.runs and found.root.size_bytes > volume.size_bytes:
                 reason = "a running guest's volume only grows"
@@ -422,7 +493,8 @@ class IncusCall(FencedCall):
 def read_ours(step: str, host_name: str, row: Mapping[str, Any], etag: str = "") -> Instance | None:
     """Return the instance of a row, or None if the row is not an instance of this service.
 
-    An instance that was changed by hand and cannot be read is a permanent error.
+    Raises:
+        DriverError: the instance was changed by hand and cannot be read. The error is permanent.
     """
     try:
         return read_instance(row, etag)
@@ -436,5 +508,5 @@ def _path_of_volume(volume: Volume) -> str:
 
 
 def member_of(host: HostAddress) -> str:
-    """Return the member that a host is; in the case of its url, for names of members differ by case."""
+    """Return the name of the member that a host is, in the case of its url, because names differ by case."""
     return (urlsplit(host.url).netloc if host.url else None) or host.name

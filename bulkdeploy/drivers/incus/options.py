@@ -19,44 +19,44 @@ class IncusOptions(DriverOptions):
     certificate: Path | None = Field(
         default=None, description="File with the client certificate that the cluster trusts; for https."
     )
-    key: Path | None = Field(default=None, description="File with its key.")
+    key: Path | None = Field(default=None, description="File with the key of the client certificate.")
     ca_file: Path | None = Field(
         default=None,
         description="File with the certificates of the authorities that signed the members'. Unset: the system's.",
     )
     fingerprint: str | None = Field(
-        default=None, description="SHA-256 of the cluster's certificate, in hexadecimal: that one and no other."
+        default=None, description="SHA-256 of the cluster's certificate, in hexadecimal. Others are rejected."
     )
-    project: str = Field(default="default", description="Incus's project of the instances and volumes.")
+    project: str = Field(default="default", description="Project in Incus of the instances and volumes.")
     profiles: tuple[str, ...] = Field(
-        default=(), description="Incus's profiles of the instances; they need neither nics nor disks."
+        default=(), description="Profiles in Incus of the instances. Profiles need neither nics nor disks."
     )
     storage_pools: dict[str, str] = Field(
         default_factory=dict,
-        description="Incus's storage pool by the name of ours. A pool that is not named is called as in Incus.",
+        description="Name in Incus by the name of the primary storage. By default, both names are equal.",
     )
     local_pool: str | None = Field(
-        default=None, description="Incus's storage pool for the hosts' local storage. Unset: hosts have none."
+        default=None, description="Storage pool in Incus for local storage of hosts. Unset: hosts have none."
     )
     images: dict[str, str] = Field(
         default_factory=dict,
-        description="Alias or fingerprint of an image in Incus by the uuid of our template, or by the name of one "
-        "that a root admin owns. Unset: a template's url is an image's file, which is imported once.",
+        description="Alias or fingerprint of an image in Incus by the uuid of the template, or by the name of one "
+        "that a root admin owns. By default, the template's url names an image file, which is imported once.",
     )
     network: str = Field(
         default="{label}",
-        description="Network of Incus's, or bridge, of a nic; {label} is the label of the physical network, {vlan} "
+        description="Network in Incus, or bridge, of a nic. {label} is the label of the physical network, {vlan} "
         "the network's VLAN.",
     )
-    default_label: str = Field(default="incusbr0", description="Label where the physical network has none.")
+    default_label: str = Field(default="incusbr0", description="Label if the physical network has none.")
     network_kind: Literal["managed", "bridge"] = Field(
         default="managed",
-        description="managed: a network of Incus's, whose DHCP gives our addresses; bridge: one of each member's.",
+        description="managed: a network in Incus, whose DHCP assigns addresses. bridge: a bridge of each member.",
     )
-    cloud_init: bool = Field(default=True, description="Guests get user data, keys, host name and network.")
-    cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz where a member does not tell it.")
+    cloud_init: bool = Field(default=True, description="Whether guests get user data, keys, host name and network.")
+    cpu_mhz: int = Field(default=2000, ge=1, description="Speed of a core in MHz if a member does not report it.")
     shutdown_seconds: float = Field(
-        default=30.0, ge=0, description="A guest that does not stop for so long is ended."
+        default=30.0, ge=0, description="Seconds until a guest that does not shut down is stopped by force."
     )
     calls_at_once: int = Field(default=20, ge=1, le=1000, description="Most operations of one process in Incus.")
 
@@ -66,7 +66,9 @@ class IncusOptions(DriverOptions):
         try:
             value.format(label="", vlan="")
         except (LookupError, ValueError, AttributeError) as error:
-            raise ValueError(f"it must have no other fields than {{label}} and {{vlan}}, not {value!r}") from error
+            raise ValueError(
+                f"the network may contain only the fields {{label}} and {{vlan}}; {value!r} is invalid"
+            ) from error
         return value
 
     @model_validator(mode="after")

@@ -1,8 +1,7 @@
-"""Incus's REST API: requests, and waiting for operations (one file: a client of one API).
+"""A client of Incus's REST API: requests, and waiting for operations (one file: a client of one API).
 
-A request goes to whichever member answers.
-
-Source: Incus's doc/rest-api.md and doc/rest-api.yaml, version 6.0.
+A request is sent to the first member that answers. Source: Incus's doc/rest-api.md and doc/rest-api.yaml, version
+6.0.
 """
 
 import socket
@@ -21,31 +20,34 @@ from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.drivers.exchanges.cluster_http import CONNECT_S, CONNECTIONS, ClusterHttp, NotAnswered, shown
 
 WAIT_S = 30
-"""How long one request waits for an operation, in seconds; then it is asked for again.
+"""The time for which one request waits for an operation, in seconds.
 
-If the operation has not ended by then, Incus 6.0 answers 500 "context deadline exceeded"; later releases answer
-with the operation.
+Then the request is repeated.
+
+If the operation has not ended by then, Incus 6.0 returns error 500 "context deadline exceeded"; later releases
+return the operation.
 """
 
 ANSWER_S, REPEAT_S = 5.0, 0.5
-"""How much later than that the answer may come, and the pause before the next request."""
+"""The time after WAIT_S within which the response must arrive, and the pause before the next request, in seconds.
+"""
 
 OK, NOT_FOUND, CHANGED = 200, 404, 412
 SAYS_NOTHING = ("context deadline exceeded", "unexpected EOF", "EOF")
-"""Errors that end a wait and say nothing of its operation: the time is over, or a member lost another one."""
+"""Errors of a wait that do not show how the operation ended: a timeout, or a lost connection to a member."""
 UNDER_WAY = (103, 104, 105)
-"""Status codes of an operation that has not ended: Running, Cancelling, Pending."""
+"""The status codes of an operation that has not ended: Running, Cancelling, Pending."""
 
 NOT_READY = ("no available cowsql leader", "context deadline exceeded", "driver: bad connection", "not leader")
-"""Texts of errors 500 that say that the cluster's database has no leader now."""
+"""Parts of errors 500 which show that the cluster's database has no leader now."""
 
 
 class Refused(Exception):
-    """Raised when Incus rejects a request.
+    """Raised if Incus rejects a request.
 
     Attributes:
-        code: HTTP's number, as Incus gave it.
-        text: what Incus said.
+        code: the HTTP status, or the error code in the response.
+        text: Incus's error text.
     """
 
     def __init__(self, code: int, text: str) -> None:
@@ -54,9 +56,9 @@ class Refused(Exception):
 
 
 class OperationFailed(Refused):
-    """Raised when an operation that was begun has failed or was cancelled.
+    """Raised if an operation has failed or was cancelled after it began.
 
-    Its code is that of the operation (400, 401), or of the error with which it ended, and not that of the request.
+    ``code`` is the code of the operation (400, 401) or of its error, and not the status of the request.
     """
 
 
@@ -65,11 +67,11 @@ class Access:
     """The address and the credentials of a cluster.
 
     Attributes:
-        urls: of every member; ``unix://PATH`` for a socket of this machine.
-        client: files of the client's certificate and key.
-        ca_file: certificates of the authorities that signed the members'; None: the system's.
-        fingerprint: SHA-256 of the cluster's certificate, which then needs no authority.
-        project: Incus's project that requests are for.
+        urls: the urls of all members; ``unix://PATH`` for a socket of this machine.
+        client: the files of the client's certificate and key.
+        ca_file: certificates of the authorities that signed the members'. None: public authorities.
+        fingerprint: the SHA-256 of the cluster's certificate, which then needs no authority.
+        project: the project in Incus that requests address.
     """
 
     urls: tuple[str, ...]
@@ -81,7 +83,7 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """An answer: the value, and the tag that ``if_match`` compares."""
+    """A response: its value, and the tag that ``if_match`` compares."""
 
     value: Any
     etag: str | None
@@ -114,7 +116,7 @@ class _SocketPool(HTTPConnectionPool):
 
 
 class _SocketAdapter(HTTPAdapter):
-    """An HTTP adapter that sends requests over a Unix socket, which is represented by a URL."""
+    """An HTTP adapter that sends all requests over one Unix socket."""
 
     def __init__(self, path: str) -> None:
         super().__init__()
@@ -153,19 +155,19 @@ class Incus:
         if_match: str | None = None,
         **query: str | int | None,
     ) -> Answer:
-        """Send one request to the first member that answers.
+        """Send one request to the first member that answers, and return the response.
 
         Args:
-            method: HTTP's.
-            path: of the resource.
-            body: what is sent: JSON, or an iterable of chunks of a file, which one member is asked to take.
-            timeout_s: for all of it.
-            if_match: the tag of what is to be changed: it is changed only if it still has this one.
-            query: parameters; None is left out.
+            method: the HTTP method.
+            path: the path of the resource.
+            body: JSON, or an iterable of chunks of a file, which is sent to one member only.
+            timeout_s: the time for all members together, in seconds.
+            if_match: the tag of the object. The object is changed only if it still has this tag.
+            query: parameters; None values are omitted.
 
         Raises:
-            NotAnswered: no answer, or not in time.
-            Refused: see there.
+            NotAnswered: no member answered in time.
+            Refused: Incus rejected the request.
         """
         is_file = body is not None and not isinstance(body, dict)
         headers = {} if if_match is None else {"If-Match": if_match}
@@ -197,9 +199,9 @@ class Incus:
         """Begin an operation, wait for its end, and return its result, which is empty if it is not known.
 
         Raises:
-            NotAnswered: no answer, or the operation has not ended in time; it may go on.
-            OperationFailed: it has ended without success.
-            Refused: see there.
+            NotAnswered: no member answered, or the operation has not ended in time and may continue.
+            OperationFailed: the operation failed.
+            Refused: Incus rejected the request.
         """
         end = time.monotonic() + timeout_s
         begun = self.send(method, path, body, timeout_s=timeout_s, if_match=if_match, **query).value
@@ -212,12 +214,12 @@ class Incus:
         """Wait until no operation on a resource is running, for example one whose response was lost.
 
         Args:
-            path: of the resource.
-            timeout_s: for all operations together.
+            path: the path of the resource.
+            timeout_s: the time for all operations together, in seconds.
 
         Raises:
-            NotAnswered: no answer, or an operation has not ended in time.
-            Refused: see there.
+            NotAnswered: no member answered, or an operation has not ended in time.
+            Refused: Incus rejected a request.
         """
         end = time.monotonic() + timeout_s
         by_status = self.send("GET", path_of("operations"), timeout_s=timeout_s, recursion=1).value
@@ -234,7 +236,7 @@ class Incus:
 
         Raises:
             NotAnswered: the operation has not ended at the time ``end`` of ``time.monotonic``.
-            Refused: see there.
+            Refused: Incus rejected a request.
         """
         where = path_of("operations", operation.get("id", ""))
         while operation.get("status_code") in UNDER_WAY:
@@ -253,13 +255,13 @@ class Incus:
     def _look_after(self, operation: dict[str, Any], error: Refused, end: float) -> dict[str, Any]:
         """Return the current state of an operation after a wait for it ended with ``error``.
 
-        Incus responds with the same kind of error if the operation failed and if the wait timed out; only the
-        operation itself distinguishes them. Returns ``operation`` if Incus does not answer now, and an empty dict
-        if Incus has deleted the operation and its error is not known.
+        Incus returns the same kind of error if the operation failed and if the wait timed out; only the operation
+        itself distinguishes them. Returns ``operation`` if Incus does not answer now, and an empty dict if Incus
+        has deleted the operation and its error is not known.
 
         Raises:
-            OperationFailed: the operation has failed, and Incus forgot it since.
-            Refused: see there.
+            OperationFailed: the operation failed, and Incus has deleted it since.
+            Refused: Incus rejected the request.
         """
         try:
             return dict(self.send("GET", path_of("operations", operation["id"]), timeout_s=ANSWER_S).value)
@@ -300,14 +302,14 @@ def _has_no_leader(answer: requests.Response) -> bool:
 
 
 def path_of(*parts: str) -> str:
-    """Return the path of a resource."""
+    """Return the API path of a resource from its unquoted parts."""
     return "/1.0" + "".join(f"/{quote(part, safe='')}" for part in parts)
 
 
 def failure(step: str, host: str, error: Exception) -> DriverError:
-    """Return a failure as a driver error.
+    """Convert an error of Incus to a DriverError.
 
-    A refused request (4xx) is permanent, a failed operation may succeed later.
+    A rejected request (4xx) is permanent. A failed operation is transient.
     """
     if isinstance(error, Refused):
         is_begun = isinstance(error, OperationFailed)

@@ -1,7 +1,8 @@
-"""Root volumes whose instances do not exist, such as after an instance was lost from Incus's database.
+"""Root volumes whose instances do not exist, for example after Incus's database lost an instance.
 
-Incus's API removes the root volume of an instance with the instance alone, and creates no instance on a member
-that has a root volume of that name. So such volumes are listed, for people to remove: docs/how-to/incus.md.
+Incus's API deletes a root volume only together with its instance, and cannot create an instance on a member that
+has a root volume with the same name. Such volumes are therefore listed, so that operators can remove them:
+docs/how-to/incus.md.
 """
 
 from collections.abc import Collection, Iterator, Mapping
@@ -16,10 +17,10 @@ KINDS = (CONTAINER, VIRTUAL_MACHINE)
 def read_orphans(
     volumes: Collection[Mapping[str, Any]], instances: Collection[Mapping[str, Any]]
 ) -> Iterator[tuple[UUID, str | None]]:
-    """Yield root volumes of guests of this service whose instances do not exist, with the members that have them.
+    """Yield the guests whose root volumes exist without an instance, with the members that have the volumes.
 
     Args:
-        volumes: volumes of instances as the API lists them, read before ``instances``.
+        volumes: the volumes of instances as the API lists them, read before ``instances``.
         instances: all instances as the API lists them.
     """
     there = {(row["name"], read_location(row)) for row in instances}

@@ -1,4 +1,4 @@
-"""Sizes in the format of Incus, as this driver or an operator wrote them (doc/reference/instance_units.md)."""
+"""Sizes in the format of Incus, as this driver or an operator writes them (doc/reference/instance_units.md)."""
 
 import re
 
@@ -15,7 +15,7 @@ def read_size(text: str) -> int:
     """Convert a size with a unit to bytes.
 
     Raises:
-        ValueError: it is no size.
+        ValueError: the text is not a size.
     """
     found = SIZE.fullmatch(text)
     if found is None or found[2] not in UNITS:
@@ -24,19 +24,23 @@ def read_size(text: str) -> int:
 
 
 def read_memory(text: str) -> int:
-    """Convert a memory limit to bytes. Returns 0 if there is none or if it is a share of the member's memory.
+    """Convert a memory limit to bytes.
+
+    Returns 0 for an empty limit and for a share of the member's memory.
 
     Raises:
-        ValueError: see ``read_size``.
+        ValueError: the text is not a size.
     """
     return 0 if not text or text.endswith("%") else read_size(text)
 
 
 def read_cpus(text: str) -> int:
-    """Return the number of CPUs of a limit, which is a number or a set such as ``0-3,8``; 0 means no limit.
+    """Return the number of CPUs of a limit, which is a number or a set such as ``0-3,8``.
+
+    Returns 0 for an empty limit.
 
     Raises:
-        ValueError: it is neither.
+        ValueError: the text is neither a number nor a set.
     """
     if not text or text.isdigit():
         return int(text or 0)

@@ -1,4 +1,4 @@
-"""Websockets to a cluster, which carry consoles and events."""
+"""Websockets to a cluster, for consoles and events."""
 
 import socket
 import ssl
@@ -18,12 +18,14 @@ CLOSE_S = 2.0
 
 
 def open_websocket(access: Access, path: str, *, timeout_s: float) -> ClientConnection:
-    """Open a websocket at the first member that answers within ``timeout_s``. Members forward requests.
+    """Open a websocket at the first member that answers within ``timeout_s``.
+
+    Members forward requests.
 
     The websocket may be silent for any time. It breaks if the member does not answer its pings for 20 s.
 
     Raises:
-        NotAnswered: none does.
+        NotAnswered: no member answered.
     """
     reasons = []
     for url in access.urls:
@@ -39,7 +41,7 @@ def open_websocket(access: Access, path: str, *, timeout_s: float) -> ClientConn
 
 
 def _open(connected: socket.socket, path: str, timeout_s: float) -> ClientConnection:
-    """Return a websocket on a connection that is encrypted already, where it is."""
+    """Open a websocket on an existing connection, which is already encrypted if necessary."""
     return connect(
         f"ws://incus{path}",
         sock=connected,
@@ -51,7 +53,7 @@ def _open(connected: socket.socket, path: str, timeout_s: float) -> ClientConnec
 
 
 def _reach(access: Access, url: str, timeout_s: float) -> socket.socket:
-    """Return a connection to a member whose certificate is the cluster's."""
+    """Connect to a member, and check that its certificate is valid."""
     parts = urlsplit(url)
     if parts.scheme == "unix":
         connected = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)

@@ -1,4 +1,4 @@
-"""The shared part of calls about one guest: one at a time, fenced, with the pools of its host."""
+"""The base of the driver's calls for one guest: they run one at a time, are fenced, and use the host's pools."""
 
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
@@ -28,12 +28,12 @@ UNDEFINE = (
 
 
 class GuestCalls:
-    """The shared part of all driver calls about guests: fences, pools and volumes.
+    """The base of all driver calls for guests: fences, pools and volumes.
 
-    The calls for one guest run one after the other. The object may be used by several threads.
+    The calls for one guest run one after the other. Threads may share the object.
 
     Attributes:
-        records: given with the driver's.
+        records: the records of the driver, which sets them before the first call.
     """
 
     records: Records
@@ -48,7 +48,11 @@ class GuestCalls:
     def of_guest(
         self, step: str, host: HostAddress, guest_uuid: UUID, timeout_s: float, work: Callable[[HostCall], T]
     ) -> T:
-        """Run ``work`` for one guest on one host after all earlier calls for this guest, even delayed ones."""
+        """Run ``work`` for one guest on one host after all earlier calls for this guest, even delayed ones.
+
+        Raises:
+            DriverError: ``work`` failed, or did not end within ``timeout_s`` seconds.
+        """
         deadline = Deadline(timeout_s)
 
         def alone(call: HostCall) -> T:
@@ -58,16 +62,16 @@ class GuestCalls:
         return self.links.run(step, host, deadline, alone)
 
     def fenced(self, host: HostAddress | None, guest_uuid: UUID, fence: int) -> FencedCall:
-        """Return the fence of a call about a guest, which is at any host if ``host`` is None."""
+        """Return the fence of a call for a guest. ``host`` is None for a call that is not for one host."""
         return FencedCall(self.records.fences, host, guest_uuid, fence, 0.0)
 
     def claim(
         self, call: HostCall, step: str, guest: GuestSpec, volume_uuids: Collection[UUID], fence: int
     ) -> FencedGuest:
-        """Raise the guest's fence, and record that the guest is on this host with these volumes.
+        """Record the fence, and record that the guest is on this host with these volumes.
 
         Raises:
-            DriverError: the guest is or moves to another host, or another guest uses one of the volumes.
+            DriverError: the guest is on another host or moves to one, or another guest uses one of the volumes.
         """
         fenced = self.fenced(call.host, guest.uuid, fence)
         where = fenced.claim(step, volume_uuids)
@@ -76,11 +80,15 @@ class GuestCalls:
         return where
 
     def known_pool(self, pool_uuid: UUID) -> Pool:
-        """Return a pool that at least one host can use. Raise a permanent error if no host can use the pool."""
+        """Return the record of a pool.
+
+        Raises:
+            DriverError: no host can access the pool.
+        """
         if pool_uuid not in self._pools:
             self._pools |= {pool.uuid: pool for pool in self.records.directory.pools()}
         if pool_uuid not in self._pools:
-            raise DriverError("volume", ANY_HOST, f"no host reaches pool {pool_uuid}", transient=False)
+            raise DriverError("volume", ANY_HOST, f"no host can access pool {pool_uuid}", transient=False)
         return self._pools[pool_uuid]
 
     def pool(self, call: HostCall, pool_uuid: UUID) -> StoragePool:
@@ -90,7 +98,11 @@ class GuestCalls:
     def at_any_host(
         self, step: str, pool_uuid: UUID, deadline: Deadline, work: Callable[[HostCall], T], *others: UUID
     ) -> T:
-        """Run ``work`` on the first answering host that reaches this pool and all ``others``."""
+        """Run ``work`` on the first answering host that can access this pool and all ``others``.
+
+        Raises:
+            DriverError: ``work`` failed, or no such host answers.
+        """
         failed: DriverError | None = None
         reach = [{host.uuid for host in self.records.directory.hosts_of_pool(other)} for other in others]
         for host in self.records.directory.hosts_of_pool(pool_uuid):
@@ -104,7 +116,7 @@ class GuestCalls:
                 failed = error
         if failed is not None:
             raise failed
-        raise DriverError(step, ANY_HOST, f"no host reaches pool {pool_uuid}", transient=True)
+        raise DriverError(step, ANY_HOST, f"no host can access pool {pool_uuid}", transient=True)
 
     def ensure_volume(
         self,
@@ -118,7 +130,7 @@ class GuestCalls:
         """Create a volume unless it exists, based on its template's copy if it has one, and return it as a disk.
 
         The guest has claimed the volume and did not run with it, so no other client may have it open. Ceph clients
-        that have it open are blocked. ``is_open_here`` returns whether the guest itself has opened the volume since
+        that have it open are blocked. ``is_open_here`` returns True if the guest itself has opened the volume since
         then, because an earlier call reached the host late. In that case no client is blocked.
 
         Raises:
@@ -146,16 +158,16 @@ class GuestCalls:
         key = (copy.name, volume.pool_uuid)
         if key not in self._sizes:
             self._sizes[key] = pool.size_of_copy(copy)
-        if self._sizes[key] > volume.size_bytes:  # an overlay that is smaller would lose the rest of it
+        if self._sizes[key] > volume.size_bytes:  # a smaller overlay would cut off the template's data
             sizes = f"the template's disk has {self._sizes[key]} bytes, the volume {volume.size_bytes}"
-            reason = f"{sizes}: give a larger rootdisksize"
+            reason = f"{sizes}: set a larger rootdisksize"
             raise DriverError("volume", call.host.name, reason, transient=False)
         return copy
 
     def find_copy(self, template_uuid: UUID, pool_uuid: UUID) -> Backing | None:
         """Return a pool's copy of a template with its current checksum, or None if the pool has none yet.
 
-        A copy that was found once is cached.
+        The result is cached after a copy was found.
         """
         image = self.records.directory.template(template_uuid)
         if image is None:
@@ -169,7 +181,13 @@ class GuestCalls:
         return self._copies[key]
 
     def iso(self, call: HostCall, guest: GuestSpec) -> DiskSource | None:
-        """Return the ISO that is to be in a guest's drive, in the pool of its root volume."""
+        """Return the disk source of the ISO for a guest's drive, or None if the drive is empty.
+
+        The ISO is in the pool of the guest's root volume.
+
+        Raises:
+            DriverError: the pool does not have the ISO.
+        """
         if guest.iso_uuid is None:
             return None
         pool = self.pool(call, guest.volumes[0].pool_uuid)
@@ -182,7 +200,7 @@ class GuestCalls:
 
 @contextmanager
 def suppress_gone() -> Iterator[None]:
-    """Suppress the error of an object that is to be removed and does not exist."""
+    """Suppress libvirt's errors about a domain that does not exist or is already stopped."""
     try:
         yield
     except libvirt.libvirtError as error:
@@ -201,13 +219,17 @@ def find_domain(call: HostCall, guest_uuid: UUID) -> Any | None:
 
 
 def is_running(call: HostCall, guest_uuid: UUID) -> bool:
-    """Return whether a guest runs at this host."""
+    """Return whether a guest runs on this host."""
     domain = find_domain(call, guest_uuid)
     return domain is not None and bool(domain.isActive())
 
 
 def running_guest(call: HostCall, step: str, guest_uuid: UUID) -> tuple[Any, SeenDomain]:
-    """Return the domain of a guest that runs on this host, and its parsed definition."""
+    """Return the domain of a guest and its parsed definition.
+
+    Raises:
+        DriverError: the guest does not run on this host.
+    """
     domain = find_domain(call, guest_uuid)
     seen = read_domain(domain.XMLDesc()) if domain is not None and domain.isActive() else None
     if seen is None:

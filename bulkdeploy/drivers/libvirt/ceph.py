@@ -26,14 +26,17 @@ from bulkdeploy.processes.run_program import ProgramEnd, ProgramKilled, ProgramN
 log = structlog.get_logger(__name__)
 
 CONNECT_S = 15
-"""Seconds in which a monitor must answer."""
+"""The time within which a monitor must answer, in seconds."""
 
 BLOCKED_S = 7 * 24 * 3600
-"""Seconds for which a client stays blocked. A host that was cut off must be stopped or taken back before that."""
+"""The time for which a client stays blocked, in seconds.
+
+Within this time, a host that was cut off must be stopped or reconnected.
+"""
 
 SIZES_KEPT_S = 30.0
 FAILURES_KEPT_S = 5.0 * CONNECT_S
-"""Seconds for which a cluster that did not answer is not measured again."""
+"""The time for which a cluster that did not answer is not measured again, in seconds."""
 
 LONGEST_COMPLAINT = 500
 DEFAULT_PORT = 6789
@@ -41,10 +44,10 @@ FEATURES = "layering,exclusive-lock,object-map,fast-diff,deep-flatten"
 """Features of images, whatever the cluster's defaults are. With exclusive locks one client at a time writes."""
 
 PERMANENT = frozenset({errno.EPERM, errno.EACCES, errno.EINVAL, errno.ENOTSUP})
-"""Numbers of system errors after which a retry does not help."""
+"""The numbers of system errors that a retry cannot resolve."""
 
 NAMED_ERROR = re.compile(r"\[errno (\d+)\]|\bError (E[A-Z0-9]+)")
-"""A system error in the output of ``ceph``, by number or by name."""
+"""The pattern of a system error in the output of ``ceph``, by number or by name."""
 
 
 class CephError(Exception):
@@ -60,11 +63,11 @@ class CephError(Exception):
 
 
 class CephPool:
-    """A pool of Ceph.
+    """A pool of a Ceph cluster.
 
     Args:
         pool: the pool with its monitors and credentials.
-        left_s: returns how many seconds are left for a program.
+        left_s: returns the remaining time for a program in seconds.
     """
 
     def __init__(self, pool: Pool, left_s: Callable[[], float]) -> None:
@@ -73,7 +76,7 @@ class CephPool:
         self._pool, self._left_s = pool, left_s
 
     def image(self, name: str) -> str:
-        """Return an image as programs and QEMU name it."""
+        """Return the name of an image with its pool, as Ceph's programs and QEMU write it."""
         return f"{self.name}/{name}"
 
     def rbd(self, *arguments: str, given: bytes = b"") -> str:
@@ -93,10 +96,12 @@ class CephPool:
         return json.loads(self._run("rbd", *arguments, "--format", "json"))
 
     def is_done(self, *arguments: str, given: bytes = b"", unless: int) -> bool:
-        """Run ``rbd``; return False if it fails with the code ``unless``.
+        """Run ``rbd``, and return True.
+
+        Return False if it fails with the code ``unless``.
 
         Raises:
-            CephError: the program failed otherwise.
+            CephError: the program failed with another code.
         """
         try:
             self.rbd(*arguments, given=given)
@@ -107,19 +112,19 @@ class CephPool:
         return True
 
     def info(self, name: str) -> dict[str, Any] | None:
-        """Return the output of ``rbd info`` for an image, or None if there is no such image."""
+        """Return the output of ``rbd info`` for an image, or None if the image does not exist."""
         return self._find("info", name)
 
     def clients_of(self, name: str) -> list[str]:
         """Return the addresses of the clients that have an image open for writing.
 
-        Returns an empty list if there is no such image.
+        Returns an empty list if the image does not exist.
         """
         status = self._find("status", name)
         return [] if status is None else [str(watcher["address"]) for watcher in status["watchers"]]
 
     def _find(self, command: str, name: str) -> dict[str, Any] | None:
-        """Return the output of a command of ``rbd`` about an image, or None if there is no such image."""
+        """Return the output of an ``rbd`` command for an image, or None if the image does not exist."""
         try:
             found: dict[str, Any] = self.query(command, self.image(name))
         except CephError as error:
@@ -129,16 +134,16 @@ class CephPool:
         return found
 
     def block(self, clients: Sequence[str]) -> None:
-        """Have the cluster reject all further requests of these clients."""
+        """Add clients to the cluster's blocklist, so that the cluster rejects all their further requests."""
         for client in clients:
             log.warning("ceph_client_blocked", pool=self._pool.name, client=client)
             self._run("ceph", "osd", "blocklist", "add", client, str(BLOCKED_S))
 
     def size(self) -> PoolUsage:
-        """Return the size and the use of the pool, without replicas.
+        """Return the size and the usage of the pool, without replicas.
 
         Raises:
-            CephError: the cluster has no such pool, or does not answer.
+            CephError: the cluster does not have the pool, or does not answer.
         """
         reported = json.loads(self._run("ceph", "df", "--format", "json"))
         for one in reported["pools"]:
@@ -150,7 +155,7 @@ class CephPool:
     def _run(self, program: str, *arguments: str, given: bytes = b"") -> str:
         left_s = self._left_s()
         if not left_s:
-            raise CephError("time is up")
+            raise CephError("the time of the call has run out")
         try:
             end = run_program(
                 [program, *arguments],
@@ -172,7 +177,7 @@ class CephPool:
 
     @property
     def _environment(self) -> dict[str, str]:
-        """The environment that reaches the cluster without any file of this machine."""
+        """The environment variables with which programs connect to the cluster without any local file."""
         monitors = ",".join(f"{host}:{port}" for host, port in self.monitors)
         arguments = ["-m", monitors, "--client-mount-timeout", str(CONNECT_S)]
         arguments += ["--log-to-stderr=false", "--err-to-stderr=false"]
@@ -198,7 +203,7 @@ class _KnownSize:
 
 
 class PoolSizes:
-    """Sizes of pools of Ceph, measured once for all hosts that reach them. Safe to share between threads."""
+    """The sizes of Ceph pools, measured once for all hosts. Threads may share the object."""
 
     def __init__(self) -> None:
         self._lock = Lock()
@@ -207,8 +212,7 @@ class PoolSizes:
     def of(self, pool: Pool) -> PoolUsage | None:
         """Return the size of a pool, or None if the cluster does not answer.
 
-        While a thread measures the pool, other threads get the size that was measured before. If there is none,
-        they wait.
+        While one thread measures the pool, other threads get the previous size. If there is none, they wait.
         """
         with self._lock:
             known = self._known.setdefault(pool.uuid, _KnownSize())

@@ -1,6 +1,7 @@
-"""The requirements for a libvirt host, checked one after the other, each with its remedy.
+"""The checks of ``bulkdeploy check`` for a libvirt host, in order, each with a remedy.
 
-The last is the only proof that guests run: a boot sector must say its line. That /dev/kvm opens proves nothing.
+The last check boots a guest from a boot sector and reads its output. Only this proves that guests run; that
+/dev/kvm can be opened proves nothing.
 """
 
 import time
@@ -29,7 +30,7 @@ SAYS = b" is up"
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """A requirement: its trial, and the remedy if that fails."""
+    """One check: its name, the remedy if it fails, and the function that runs it."""
 
     name: str
     remedy: str
@@ -37,12 +38,12 @@ class _Trial:
 
 
 def check_host(url: str, options: LibvirtOptions, folder: str | None) -> Iterator[Need]:
-    """Check everything that a host needs, in order, until a check fails.
+    """Check everything that a host needs, and yield the result of each check until one fails.
 
     Args:
-        url: the host's, as addHost is given it.
-        options: the driver's.
-        folder: a folder for volumes on the host; None: the option ``local_path``.
+        url: the url of the host, as for addHost.
+        options: the options of the driver.
+        folder: a folder for volumes on the host. None: the option ``local_path``.
     """
     links = Links(options.model_copy(update={"connections_per_host": 1}))
     address = HostAddress(uuid4(), url, "", "KVM", url)
@@ -87,23 +88,23 @@ def _trials(url: str, options: LibvirtOptions, path: str | None) -> Iterator[_Tr
     )
     yield _Trial(
         "CPU of guests",
-        "set driver.libvirt.cpu_model to a model that every host of the cluster can give",
+        "set driver.libvirt.cpu_model to a model that every host of the cluster supports",
         lambda call: require_cpu(call, options),
     )
     if options.network == "bridge" and "{" not in options.bridge.replace("{label}", ""):
         bridge = options.bridge.format(label=options.default_label)
         yield _Trial(
             f"bridge {bridge}",
-            f"make it (ip link add {bridge} type bridge, and the same in your network configuration), or name the "
-            "one that is there with driver.libvirt.default_label or addTrafficType's kvmnetworklabel",
+            f"create it (ip link add {bridge} type bridge, and the same in your network configuration), or name an "
+            "existing bridge with driver.libvirt.default_label or addTrafficType's kvmnetworklabel",
             lambda call: str(call.connection.interfaceLookupByName(bridge).name()),
         )
     if path is None:
         return
     yield _Trial(
         f"folder {path}",
-        "QEMU's user (libvirt-qemu, qemu) must be able to write there, and AppArmor or SELinux must let it: "
-        "folders under /var/lib/libvirt/images are always fine; on NFS the export needs no_root_squash",
+        "QEMU's user (libvirt-qemu, qemu) must have write access, and AppArmor or SELinux must allow it: "
+        "folders under /var/lib/libvirt/images are always allowed; an NFS export needs no_root_squash",
         lambda call: _boots(call, options, path),
     )
 
@@ -125,7 +126,11 @@ def _emulator(call: HostCall, options: LibvirtOptions) -> str:
 
 
 def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
-    """Boot a guest from a boot sector in a temporary pool, and check its output."""
+    """Boot a test guest from a boot sector in a folder, and return a text about the result.
+
+    Raises:
+        DriverError: the guest wrote no output.
+    """
     name, image = uuid4(), boot_image()
     pool = Pool(name, "check", "SharedMountPoint", None, path, None)
     made = next((one for one in call.connection.listAllStoragePools() if pool_path(one) == path), None)
@@ -144,7 +149,7 @@ def _boots(call: HostCall, options: LibvirtOptions, path: str) -> str:
 
 
 def _forget_pool(call: HostCall, uuid: UUID) -> None:
-    """Delete the definition of a pool from the daemon of a host, and keep the folder and its files."""
+    """Delete a pool's definition from the daemon of a host. The folder and its files are kept."""
     try:
         left = call.connection.storagePoolLookupByUUID(uuid.bytes)
     except libvirt.libvirtError as error:
@@ -157,7 +162,13 @@ def _forget_pool(call: HostCall, uuid: UUID) -> None:
 
 
 def _boot(call: HostCall, options: LibvirtOptions, path: str, uuid: UUID) -> None:
-    """Boot a test guest and wait for its output. The guest ends at the latest with the connection."""
+    """Boot a test guest from a disk image, and wait for its output.
+
+    The guest ends with the connection at the latest.
+
+    Raises:
+        DriverError: the guest wrote no output in time.
+    """
     xml = (
         f"<domain type='{options.virtualization}'><name>bulkdeploy-check-{uuid}</name><uuid>{uuid}</uuid>"
         f"<memory unit='MiB'>32</memory><vcpu>1</vcpu>"
@@ -176,7 +187,12 @@ def _boot(call: HostCall, options: LibvirtOptions, path: str, uuid: UUID) -> Non
             if isinstance(chunk, bytes):
                 said += chunk
             if not call.deadline.left_s():
-                raise DriverError("check", ANY_HOST, f"the guest was silent for {PATIENCE_S:g} s", transient=True)
+                raise DriverError(
+                    "check",
+                    ANY_HOST,
+                    f"the guest wrote nothing to its serial console for {PATIENCE_S:g} s",
+                    transient=True,
+                )
             time.sleep(LOOKS_S)
         stream.abort()
     finally:

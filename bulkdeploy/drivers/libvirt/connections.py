@@ -1,10 +1,11 @@
-"""Connections to libvirt daemons: pooled, kept alive and reopened. Every call has a timeout.
+"""Connections to libvirt daemons: pooled, kept alive and reopened.
 
-Calls of libvirt's Python binding have no time-out. Each driver call to a host therefore runs in a thread of its
-own; whoever made it waits for as long as it may and then goes on, while the thread ends when libvirt lets it:
-keepalive sees to that where a daemon hangs. Before each change a thread looks whether there is time left
-(``HostCall.go_on``). Calls of one host that are under way are bounded, so a host that hangs holds no more threads
-than that.
+Every call has a timeout.
+
+Calls of libvirt's Python binding have no timeout. Each driver call to a host therefore runs in a thread of its own.
+The caller waits until its timeout and then continues; the thread ends when libvirt returns, which keepalive ensures
+even if the daemon hangs. Before each change, the thread checks whether there is time left (``HostCall.go_on``). The
+number of concurrent calls to one host is limited, and so is the number of threads that a hanging host can occupy.
 """
 
 import time
@@ -30,10 +31,13 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 CALLS_PER_CONNECTION = 4
-"""A daemon works on five calls of a connection at once (max_client_requests); keepalive needs one of them."""
+"""The number of concurrent calls on one connection.
+
+A daemon executes five calls of a connection at once (max_client_requests), and keepalive needs one of them.
+"""
 
 SILENT_PROBES = 2
-"""So many probes without an answer, and the connection is broken."""
+"""The number of unanswered keepalive probes after which a connection is broken."""
 
 _starting = Lock()
 _running: list[Thread] = []
@@ -46,7 +50,7 @@ def _run_event_loop() -> None:
 
 
 def _start_event_loop() -> None:
-    """Start the process's event loop, which keepalive and events need, before its first connection."""
+    """Start the process's event loop, which keepalive and events need, unless it runs already."""
     with _starting:
         if not _running:
             libvirt.registerErrorHandler(
@@ -64,7 +68,7 @@ class Deadline:
         self._ends = time.monotonic() + seconds
 
     def left_s(self) -> float:
-        """Return seconds that are left; 0 where none are."""
+        """Return the remaining time in seconds, or 0 if the deadline has passed."""
         return max(0.0, self._ends - time.monotonic())
 
 
@@ -79,7 +83,7 @@ class _Connection:
 
 @dataclass(frozen=True, slots=True)
 class HostCall:
-    """A driver call at one host, with a connection to the host."""
+    """A driver call for one host, with a connection to the host's daemon."""
 
     host: HostAddress
     connection: Any
@@ -87,21 +91,21 @@ class HostCall:
     deadline: Deadline
 
     def go_on(self, step: str) -> None:
-        """Check before a change that there is time left.
+        """Check before a change that the time of the call has not run out.
 
         Raises:
-            DriverError: time is up.
+            DriverError: the time has run out.
         """
         if not self.deadline.left_s():
-            raise DriverError(step, self.host.name, "time is up", transient=True)
+            raise DriverError(step, self.host.name, "the time of the call has run out", transient=True)
 
     def failing(self, step: str) -> Any:
-        """Return a context in which errors of libvirt are errors of this step here."""
+        """Return a context manager that converts errors of libvirt to errors of this step and host."""
         return failing_at(step, self.host.name)
 
 
 class Link:
-    """All connections to one host. Safe to share between threads."""
+    """All connections to one host. Threads may share the object."""
 
     def __init__(self, url: str, most: int, keepalive_s: int) -> None:
         self._url, self._most, self._keepalive_s = url, most, keepalive_s
@@ -111,13 +115,13 @@ class Link:
 
     @contextmanager
     def borrow(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """Yield a connection that has a free slot for one more call.
+        """Yield a call with a connection that has a free slot.
 
         Raises:
-            DriverError: none can be opened, or too many calls of this host are under way for too long.
+            DriverError: no connection can be opened, or no slot became free in time.
         """
         if not self._slots.acquire(timeout=deadline.left_s()):
-            reason = f"{self._most * CALLS_PER_CONNECTION} calls are under way there, and none ended in time"
+            reason = f"{self._most * CALLS_PER_CONNECTION} calls to the host are running, and none ended in time"
             raise DriverError("connect", host.name, reason, transient=True)
         try:
             used = self._take(host)
@@ -130,12 +134,12 @@ class Link:
 
     @contextmanager
     def open_alone(self, host: HostAddress, deadline: Deadline) -> Iterator[HostCall]:
-        """Yield a new connection for a long operation of one caller.
+        """Yield a call with a new connection for a long operation of one caller.
 
         The connection is closed if the block raises an error. Otherwise the caller closes the connection.
 
         Raises:
-            DriverError: it cannot be opened.
+            DriverError: the connection cannot be opened.
         """
         opened = self._connect(host)
         try:
@@ -186,7 +190,7 @@ def _close(connection: Any) -> None:
 
 
 class Links:
-    """The connections to all hosts, by URL. Each URL is one host. The object may be used by several threads."""
+    """The connections to all hosts, by URL. Each URL is one host. Threads may share the object."""
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
@@ -214,19 +218,19 @@ class Links:
             return self._links[url]
 
     def call(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
-        """Return the result of ``work`` with a connection to ``host``; ``run`` gives up a connection that hangs.
+        """Run ``work`` with a connection to ``host`` in the current thread, and return its result.
 
         Raises:
-            DriverError: it failed.
+            DriverError: ``work`` or the connection failed.
         """
         with self.link(host).borrow(host, deadline) as call, call.failing(step):
             return work(call)
 
     def run(self, step: str, host: HostAddress, deadline: Deadline, work: Callable[[HostCall], T]) -> T:
-        """Return the result of ``work`` as ``call`` does, from a thread of its own.
+        """Run ``work`` with a connection to ``host`` in a new thread, and return its result.
 
         Raises:
-            DriverError: it failed, or took too long: then it may have been done (unanswered).
+            DriverError: ``work`` failed, or it did not end in time and may still take effect (unanswered).
         """
         return in_time(step, host.name, deadline, lambda: self.call(step, host, deadline, work))
 
@@ -239,10 +243,12 @@ class Links:
 
 
 def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> T:
-    """Return the result of ``work`` from a thread, which is abandoned if it takes too long.
+    """Run ``work`` in a new thread, and return its result.
+
+    If the deadline passes, the thread is abandoned and continues in the background.
 
     Raises:
-        DriverError: it took too long (unanswered); or whatever ``work`` raises.
+        DriverError: the deadline has passed (unanswered). Errors of ``work`` are raised unchanged.
     """
     ended: Future[T] = Future()
 
@@ -252,7 +258,7 @@ def in_time(step: str, host: str, deadline: Deadline, work: Callable[[], T]) -> 
         except BaseException as error:  # noqa: BLE001 - raised again in the thread that waits
             ended.set_exception(error)
 
-    # In a copy of the context: what it logs has the id of the request that it works for.
+    # The thread gets a copy of the context, so that its log events contain the request id.
     Thread(target=copy_context().run, args=(run,), name=f"libvirt-{step}", daemon=True).start()
     if not wait((ended,), deadline.left_s() + 0.05).done:
         raise DriverError(step, host, "no answer in time", transient=True, unanswered=True)

@@ -25,17 +25,21 @@ from bulkdeploy.drivers.libvirt.qemu_monitor import has_open
 
 LOOKS_S = 0.1
 CLOSED_AGAIN = "Tray of the device is not open"
-"""QEMU's words where a guest closed the tray before the ISO was in, such as firmware that looks around."""
+"""A part of QEMU's error if the guest closed the tray before the ISO was inserted, as some firmware does."""
 
 
 class Devices:
-    """The attachment and detachment of devices of running guests."""
+    """Attaches devices to running guests and detaches them."""
 
     def __init__(self, calls: GuestCalls, networks: Networks) -> None:
         self._calls, self._networks = calls, networks
 
     def ensure(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Attach and detach volumes and NICs. If the guest does not release a device, the call fails."""
+        """Attach and detach volumes and NICs of a running guest.
+
+        Raises:
+            DriverError: the guest does not run on the host, or did not release a device in time.
+        """
         self._calls.of_guest(
             "devices", host, guest.uuid, timeout_s, lambda call: self._change_devices(call, guest, fence)
         )
@@ -67,7 +71,11 @@ class Devices:
         self._calls.claim(call, "devices", guest, wanted, fence)
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Insert or eject an ISO. If the guest does not release the old ISO, the call fails."""
+        """Insert an ISO into the drive of a running guest, or eject the ISO.
+
+        Raises:
+            DriverError: the guest does not run on the host, has no drive, or did not release the old ISO in time.
+        """
         self._calls.of_guest(
             "devices", host, guest.uuid, timeout_s, lambda call: self._change_iso(call, guest, fence)
         )
@@ -99,7 +107,11 @@ def _attach(call: HostCall, domain: Any, device: str, flags: int) -> None:
 
 
 def _detach(call: HostCall, domain: Any, uuid: UUID, device: str, flags: int) -> None:
-    """Detach a device from a guest, and wait until the guest has released it."""
+    """Detach a device from a guest, and wait until the guest has released it.
+
+    Raises:
+        DriverError: the guest did not release the device in time.
+    """
     call.go_on("devices")
     try:
         domain.detachDeviceFlags(device, flags)
@@ -108,7 +120,7 @@ def _detach(call: HostCall, domain: Any, uuid: UUID, device: str, flags: int) ->
             raise
     while uuid in _devices(domain):
         if call.deadline.left_s() < LOOKS_S:
-            reason = f"the guest does not let go of device {uuid}"
+            reason = f"the guest does not release device {uuid}"
             raise DriverError("devices", call.host.name, reason, transient=True)
         time.sleep(LOOKS_S)
 

@@ -8,7 +8,7 @@ from xml.etree import ElementTree as Tree
 
 
 class DiskSource(Protocol):
-    """The location of a disk's data, in the form in which QEMU opens it."""
+    """The location of a disk's data, in the format of domain XML."""
 
     @property
     def disk_type(self) -> str:
@@ -22,7 +22,7 @@ class DiskSource(Protocol):
         """
 
     def write(self, parent: Tree.Element) -> None:
-        """Add the source to a disk's element."""
+        """Add the source to the XML element of a disk."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class FileSource:
     disk_type: str = "file"
 
     def write(self, parent: Tree.Element) -> None:
-        """Add the source to a disk's element."""
+        """Add the source to the XML element of a disk."""
         Tree.SubElement(parent, "source", file=self.place)
 
 
@@ -42,10 +42,10 @@ class RbdSource:
     """An image of Ceph.
 
     Attributes:
-        place: pool and image, ``POOL/IMAGE``.
+        place: the pool and the image, ``POOL/IMAGE``.
         monitors: host and port of each monitor.
-        user: the user of Ceph; None: Ceph does not check users.
-        secret_uuid: the secret of libvirt that has the key of this user.
+        user: the user of Ceph. None: Ceph does not check users.
+        secret_uuid: the secret of libvirt that contains the key of this user.
     """
 
     place: str
@@ -55,7 +55,7 @@ class RbdSource:
     disk_type: str = "network"
 
     def write(self, parent: Tree.Element) -> None:
-        """Add the source, with its credentials, to a disk's element."""
+        """Add the source with its credentials to the XML element of a disk."""
         source = Tree.SubElement(parent, "source", protocol="rbd", name=self.place)
         for host, port in self.monitors:
             Tree.SubElement(source, "host", name=host, port=str(port))
@@ -65,7 +65,7 @@ class RbdSource:
 
 
 def place_of(source: Tree.Element | None) -> str | None:
-    """Return the place of a source in domain XML, or None if there is no source, as in an empty drive."""
+    """Return the path or image name in a source element, or None if there is no source, as in an empty drive."""
     if source is None:
         return None
     return source.get("file") or source.get("name")

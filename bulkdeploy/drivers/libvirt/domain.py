@@ -1,8 +1,8 @@
-"""Guests as libvirt's domain XML, written from a typed model and read into it (one file: writer and reader agree).
+"""Guests as libvirt's domain XML, written from typed objects and parsed again (one file: writer and reader agree).
 
-What only we know of a guest (fence, MHz) stands in its metadata, in a namespace of ours: domains without it are
-other people's, and are left alone. A device's uuid is in its alias, which libvirt keeps while the guest runs and
-when it does not.
+Facts that only the service knows (fence, MHz) are in the domain's metadata, in a namespace of the service. Domains
+without this metadata belong to others and are never changed. A device's uuid is in its alias, which libvirt stores
+while the guest runs and while it does not.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,16 +22,19 @@ AGENT_CHANNEL = "org.qemu.guest_agent.0"
 """The serial port at which the QEMU guest agent listens in the guest."""
 
 SLOTS = 16
-"""Times that a guest's memory may grow while it runs."""
+"""The number of times that a guest's memory can grow while it runs."""
 
 MOST_CPUS = 255
-"""VCPUs that a guest may grow to: with more, libvirt wants an IOMMU and another machine type."""
+"""The largest number of vCPUs to which a guest can grow.
+
+Above this number, libvirt requires an IOMMU and another machine type.
+"""
 
 MOST_MEMORY_MIB = 1024 * 1024
-"""MiB that a guest may grow to, 1 TiB: what the 40 bits of physical addresses that QEMU's CPUs have can name."""
+"""The largest memory in MiB to which a guest can grow: the 1 TiB that 40 bits of physical address cover."""
 
 MOST_SHARES = 10_000
-"""Largest weight that control groups know."""
+"""The largest CPU weight of control groups."""
 
 Tree.register_namespace("bulkdeploy", NAMESPACE)
 
@@ -124,7 +127,7 @@ class Domain:
 
     @property
     def machine_type(self) -> str:
-        """Secure boot needs a machine that can keep the guest from its firmware's memory."""
+        """The machine type of the guest: q35 for secure boot, which needs protected firmware memory."""
         return "q35" if self.uefi is BootMode.SECURE and "q35" not in self.machine else self.machine
 
     @property
@@ -155,22 +158,22 @@ class SeenDomain:
     cpu_mhz: int
     memory_mib: int
     disks: dict[UUID, str]
-    """Target, such as ``vda``, by volume."""
+    """The target of each disk, such as ``vda``, by the volume's uuid."""
 
     devices: dict[UUID, str]
-    """Every volume's and nic's own XML, by its uuid."""
+    """The XML of each volume and NIC, by its uuid."""
 
     nics: tuple[GuestNic, ...]
     drive: str | None
-    """Its drive's own XML; None: it was started without one."""
+    """The XML of the guest's ISO drive, or None if the guest was started without a drive."""
 
     iso_place: str | None
-    """The place of the ISO in its drive (``DiskSource.place``); None: the drive is empty."""
+    """The place of the ISO in the drive (``DiskSource.place``), or None if the drive is empty."""
 
     targets: frozenset[str]
     most_cpus: int
     most_memory_mib: int
-    """What it may grow to while it runs."""
+    """The largest numbers of vCPUs and MiB of memory to which the running guest can grow."""
 
 
 def write_domain(domain: Domain) -> str:
@@ -217,7 +220,7 @@ def write_domain(domain: Domain) -> str:
 
 
 def write_volumes_only(uuid: UUID, name: str, disks: Sequence[Disk], *, kind: str, machine: str) -> str:
-    """Return a domain's XML that has a guest's volumes, and is not to be started."""
+    """Return the XML of a domain that only has a guest's volumes and is never started."""
     root = Tree.Element("domain", type=kind)
     _child(root, "name", name)
     _child(root, "uuid", str(uuid))
@@ -247,7 +250,7 @@ def _of_guest(
 
 
 def write_memory(size_mib: int) -> str:
-    """Return a memory module's XML, to attach it."""
+    """Return the XML with which a memory module is attached."""
     element = Tree.Element("memory", model="dimm")
     target = Tree.SubElement(element, "target")
     _child(target, "size", str(size_mib), unit="MiB")
@@ -282,7 +285,7 @@ def write_interface(interface: Interface) -> str:
 
 
 def target_name(number: int) -> str:
-    """Return the name of a guest's disk by its number: vda to vdz, vdaa to ..."""
+    """Return the device name of a guest's disk with this number, counted from 0: vda to vdz, vdaa, and so on."""
     name = ""
     number += 1
     while number:
@@ -292,12 +295,12 @@ def target_name(number: int) -> str:
 
 
 def cpu_shares(cpu_number: int, cpu_mhz: int) -> int:
-    """Return a guest's CPU weight, which is its promised share of the host's CPU in units of 10 MHz."""
+    """Return a guest's CPU weight in control groups: the MHz of all its cores in units of 10 MHz."""
     return max(2, min(MOST_SHARES, cpu_number * cpu_mhz // 10))
 
 
 def read_domain(xml: str) -> SeenDomain | None:
-    """Return the content of a domain, or None if the domain is not the service's."""
+    """Parse domain XML, or return None if the domain does not belong to the service."""
     root = Tree.fromstring(xml)  # noqa: S314 - of the daemon that we drive
     ours = root.find(f"metadata/{{{NAMESPACE}}}guest")
     if ours is None:
@@ -417,7 +420,7 @@ def _cdrom(source: DiskSource | None, target: str, bus: str) -> Tree.Element:
 
 
 def _drive(iso: DiskSource | None, target: str, bus: str) -> Tree.Element:
-    """Return the drive for ISOs, from which the guest boots if its root volume does not boot."""
+    """Return the XML of the drive for ISOs, from which the guest boots if its root volume does not boot."""
     element = _cdrom(iso, target, bus)
     Tree.SubElement(element, "boot", order="2")
     Tree.SubElement(element, "alias", name=DRIVE_ALIAS)
@@ -451,7 +454,7 @@ def _write_console(devices: Tree.Element, log: str | None) -> None:
 
 
 def _write_screen(devices: Tree.Element, screen: Screen) -> None:
-    """Write a screen with a tablet, whose pointer follows the viewer's without any software in the guest."""
+    """Write a screen with a tablet as its pointer, which needs no software in the guest."""
     graphics = Tree.SubElement(devices, "graphics", type="vnc", autoport="yes", passwd=screen.password)
     Tree.SubElement(graphics, "listen", type="address", address=screen.address)
     Tree.SubElement(Tree.SubElement(devices, "video"), "model", type="vga")

@@ -1,7 +1,8 @@
 """The driver for KVM hosts with libvirt and no agent (one file: one class, a method for each call of drivers).
 
-Persistent definitions are the lock (docs/adr/0024-fences-for-drivers.md): a start raises the fence, defines, looks
-at the fence again and creates; a removal raises the fence, undefines, and only then ends the guest.
+Persistent definitions are the lock (docs/adr/0024-fences-for-drivers.md): a start records the fence, defines the
+guest, checks the fence again and creates the guest. A removal records the fence, undefines the guest, and only then
+ends it.
 """
 
 import socket
@@ -103,10 +104,10 @@ from bulkdeploy.drivers.vnc import new_password
 T = TypeVar("T")
 
 CEPH_UNIT = "ceph"
-"""The type of the storage unit that a pool of Ceph is."""
+"""The type of the storage unit for a Ceph pool."""
 
 LISTING_S = 60.0
-"""How long one host may take to list its guests, or a pool its volumes."""
+"""The time limit for listing the guests of one host, or the volumes of one pool, in seconds."""
 
 LOOKS_S = 0.1
 MOVE = (
@@ -116,13 +117,13 @@ MOVE = (
     | libvirt.VIR_MIGRATE_ABORT_ON_ERROR
 )
 NVRAM = "nvram"
-"""Key of what is kept of a guest whose firmware has variables (``Fences.keep``)."""
+"""The key of a guest's stored details which shows that its firmware has variables (``Fences.keep``)."""
 
 LOG_S = 5.0
-"""How long a removal waits for a host that has nothing of the guest but a log, in seconds."""
+"""The time for which a removal waits for a host that only has a log of the guest, in seconds."""
 
 CONSOLE_LOGS = "console_logs"
-"""Key of the files on hosts that have what a guest wrote to its serial console: path by the host's uuid."""
+"""The key of a guest's stored details for the logs of its serial console: their paths by host uuid."""
 
 
 class LibvirtDriver(
@@ -149,7 +150,10 @@ class LibvirtDriver(
     HostFiles,
     HypervisorDriver,
 ):
-    """The driver for libvirt hosts. It keeps only connections; all state is in the service's records."""
+    """The driver for libvirt hosts.
+
+    The object contains only connections; all state is in the service's records.
+    """
 
     options_model = LibvirtOptions
     device_parameters = MappingProxyType({Device.DISK: frozenset({CACHE, *RATES})})
@@ -185,7 +189,14 @@ class LibvirtDriver(
     # Hosts
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Connect to a host and return its hardware. The text after ``#`` in the libvirt url is the host's name."""
+        """Connect to a host and return its hardware.
+
+        The text after ``#`` in the libvirt url is the host's name.
+
+        Raises:
+            DriverError: the url is not allowed, the host does not answer, or it does not support the CPU of its
+                cluster.
+        """
         address = HostAddress(host.uuid, host.access.url, "", host.hypervisor, host.access.url)
         deadline = Deadline(timeout_s)
         work = partial(
@@ -295,13 +306,13 @@ class LibvirtDriver(
         try:
             domain.create()
         except libvirt.libvirtError as error:
-            if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # it runs already
+            if not is_code(error, libvirt.VIR_ERR_OPERATION_INVALID):  # the guest runs already
                 raise
 
     def _keep_made(self, call: HostCall, step: str, guest: GuestSpec, fenced: FencedGuest, fence: int) -> None:
-        """Record files of a guest that are not volumes before they are created.
+        """Record files of a guest that are not volumes before they are created, so that a later call deletes them.
 
-        A later call deletes the recorded files. They are the firmware variables and the log of the serial console.
+        The files are the firmware variables and the log of the serial console.
         """
         kept = dict(fenced.details)
         if guest.uefi is not None:
@@ -319,7 +330,7 @@ class LibvirtDriver(
     def ensure_stopped(
         self, host: HostAddress, guest_uuid: UUID, *, forced: bool, fence: int, timeout_s: float
     ) -> None:
-        """Stop a guest by its power button.
+        """Stop a guest with its power button.
 
         If the guest does not stop in time, or with ``forced``, its power is cut.
         """
@@ -341,7 +352,10 @@ class LibvirtDriver(
         self._calls.of_guest("stop", host, guest_uuid, timeout_s, end)
 
     def _end(self, call: HostCall, guest_uuid: UUID, fence: int, *, patience_s: float) -> None:
-        """Stop the guest on this host and undefine it."""
+        """Stop the guest on this host and delete its definition and its network filter.
+
+        ``patience_s`` is the time for a shutdown before the power is cut, in seconds.
+        """
         domain = find_domain(call, guest_uuid)
         if domain is None:
             self._networks.remove_filter(call, guest_uuid)
@@ -361,7 +375,7 @@ class LibvirtDriver(
             fenced = self._calls.fenced(call.host, guest_uuid, fence).fenced_here("look")
             domain = find_domain(call, guest_uuid)
             if domain is None:
-                if fenced.host_uuids == {host.uuid}:  # it does not move either
+                if fenced.host_uuids == {host.uuid}:  # and the guest is not migrating
                     self._records.fences.release(guest_uuid, fence)
                 return None
             return PowerState.RUNNING if domain.isActive() else PowerState.STOPPED
@@ -400,7 +414,7 @@ class LibvirtDriver(
         hosts = [] if host is None else [host]
         if fenced.host_uuids - {
             one.uuid for one in hosts
-        }:  # of a move that was cut it may have left remains on both
+        }:  # an interrupted migration may have left remains on both hosts
             there = [one for one in self._records.directory.hosts() if one.uuid in fenced.host_uuids]
             hosts += [one for one in there if one not in hosts]
         for one in hosts:
@@ -412,17 +426,17 @@ class LibvirtDriver(
         if NVRAM in fenced.details:
             names.append(nvram_name(guest_uuid))
         with fences.volumes_in_use(volume_uuids) as used:
-            if used:  # by another guest, or by this one, which was started since
+            if used:  # by another guest, or by this guest if it was started since
                 raise own.error("delete", "another guest uses one of its volumes", transient=True)
             for pool in self._records.directory.pools_of_volumes(volume_uuids):
                 self._volumes.remove_files(pool, host, names, volume_uuids, deadline)
         if volume_uuids:
             self._remove_console_logs(fenced, deadline)
-        if fenced.details and volume_uuids:  # it went with the files
+        if fenced.details and volume_uuids:  # the files are deleted
             own.store_details("delete", {})
 
     def _remove_console_logs(self, fenced: FencedGuest, deadline: Deadline) -> None:
-        """Delete the logs of a guest's serial console, except on hosts that do not answer."""
+        """Delete the logs of a guest's serial console. Hosts that do not answer are skipped."""
         logs = fenced.details.get(CONSOLE_LOGS, {})
         for host in self._records.directory.hosts() if logs else ():
             if (path := logs.get(str(host.uuid))) is not None:
@@ -435,10 +449,7 @@ class LibvirtDriver(
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Migrate a guest.
-
-        Its memory is copied from host to host; its volumes must be on pools that both hosts use.
-        """
+        """Migrate a guest live. Its volumes must be in pools that both hosts can access."""
         deadline = Deadline(timeout_s)
 
         def migrate() -> None:
@@ -483,7 +494,11 @@ class LibvirtDriver(
         own.move("migrate", destination.host, None)
 
     def ensure_scaled(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Add vCPUs and memory to a running guest, up to the limits with which the guest was started."""
+        """Add vCPUs and memory to a running guest, up to the limits with which the guest was started.
+
+        Raises:
+            DriverError: the new sizes are outside these limits, or the guest does not run on the host.
+        """
         self._calls.of_guest("scale", host, guest.uuid, timeout_s, lambda call: self._scale(call, guest, fence))
 
     def _scale(self, call: HostCall, guest: GuestSpec, fence: int) -> None:
@@ -494,9 +509,7 @@ class LibvirtDriver(
             ("MiB of memory", guest.memory_mib, seen.memory_mib, seen.most_memory_mib),
         ):
             if not has <= wanted <= most:
-                reason = (
-                    f"a running guest that has {has} {what} can have {has} to {most}, not {wanted}: stop it first"
-                )
+                reason = f"the running guest can have {has} to {most} {what}, not {wanted}: stop it first"
                 raise DriverError("scale", call.host.name, reason, transient=False)
         flags = affected(domain)
         if guest.memory_mib > seen.memory_mib:
@@ -514,19 +527,27 @@ class LibvirtDriver(
     # Snapshots
 
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Attach and detach volumes and NICs. If the guest does not release a device, the call fails."""
+        """Attach and detach volumes and NICs of a running guest.
+
+        Raises:
+            DriverError: the guest does not run on the host, or did not release a device in time.
+        """
         self._devices.ensure(host, guest, fence=fence, timeout_s=timeout_s)
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Insert or eject an ISO. If the guest does not release the old ISO, the call fails."""
+        """Insert an ISO into the drive of a running guest, or eject the ISO.
+
+        Raises:
+            DriverError: the guest does not run on the host, has no drive, or did not release the old ISO in time.
+        """
         self._devices.ensure_drive(host, guest, fence=fence, timeout_s=timeout_s)
 
     def ensure_filters(
         self, host: HostAddress, guest_uuids: Sequence[UUID], *, timeout_s: float
     ) -> Collection[UUID]:
-        """Update the network filters of running guests.
+        """Update the network filters of running guests, and return the guests that were updated.
 
-        Nothing is done if the configured network has no filters.
+        If the configured network cannot be filtered, nothing is done and all guests are returned.
         """
         return self._networks.ensure_filters(host, guest_uuids, timeout_s=timeout_s)
 
@@ -545,10 +566,10 @@ class LibvirtDriver(
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str:
-        """Return the times of the last writes to the volumes' files, which ``other`` reads.
+        """Return the times of the last writes to the volumes, which ``other`` reads.
 
         Raises:
-            DriverError: ``other`` does not answer, or has none of the volumes.
+            DriverError: ``other`` does not answer, or cannot access any of the volumes.
         """
         del host
         return self._volumes.last_writes(other, volumes, timeout_s=timeout_s)
@@ -596,9 +617,13 @@ class LibvirtDriver(
     # Pools
 
     def pool_size_bytes(self, url: str, *, timeout_s: float) -> int:
-        """Return the size of a Ceph pool in bytes. The URL contains the credentials for the cluster.
+        """Return the size of a Ceph pool in bytes.
 
-        The caller must give the size of any other pool, because no host is named that could measure the pool.
+        The URL contains the credentials for the cluster.
+
+        Raises:
+            DriverError: the pool is of another type, so that the caller must state its size, or the cluster does
+                not answer.
         """
         found = read_storage_url(url)
         if found.pool_type == RBD:
@@ -616,7 +641,7 @@ class LibvirtDriver(
             )
             with failing_at("connect", ANY_HOST):
                 return CephPool(pool, lambda: timeout_s).size().total_bytes
-        reason = f"say how large {url} is (capacitybytes): no host that reaches it is known yet"
+        reason = f"capacitybytes is required: no known host can measure {url} yet"
         raise DriverError("connect", ANY_HOST, reason, transient=False)
 
     @override
@@ -651,7 +676,13 @@ class LibvirtDriver(
     # Lists
 
     def list_guests(self) -> Iterator[Guest]:
-        """List the guests of this service. Domains that others defined are omitted."""
+        """List the guests of this service.
+
+        Domains of others are omitted.
+
+        Raises:
+            DriverError: a host does not answer.
+        """
 
         def listed(host: HostAddress) -> list[Guest]:
             return self._links.run("list", host, Deadline(LISTING_S), _list_guests)
@@ -669,7 +700,13 @@ class LibvirtDriver(
                 yield from guests
 
     def details_of_guests(self, guests: Sequence[Guest]) -> Sequence[GuestDetails]:
-        """Return the details of guests. The network of a NIC that was attached to a running guest is not known."""
+        """Return the details of guests.
+
+        The network of a NIC that was attached to a running guest is unknown.
+
+        Raises:
+            DriverError: a host does not answer.
+        """
         wanted: dict[UUID, set[UUID]] = {}
         for guest in guests:
             wanted.setdefault(guest.host_uuid, set()).add(guest.uuid)
@@ -705,10 +742,12 @@ class LibvirtDriver(
             "list", ANY_HOST, deadline, lambda: self._calls.at_any_host("list", pool.uuid, deadline, volumes)
         )
 
-    # What these share
+    # Parts of several calls
 
     def _nvram_path(self, call: HostCall, guest: GuestSpec) -> str | None:
-        """Return the file of the variables of a guest's firmware, which is beside its root volume.
+        """Return the path of the file for the variables of a guest's firmware, or None for a guest without volumes.
+
+        The file is beside the root volume.
 
         Raises:
             DriverError: the root volume is not in a pool of files.
@@ -717,9 +756,7 @@ class LibvirtDriver(
             return None
         source = self._calls.pool(call, guest.volumes[0].pool_uuid).source(nvram_name(guest.uuid))
         if not isinstance(source, FileSource):
-            reason = (
-                "a guest with UEFI firmware needs its root volume in a pool of files, for variables of the firmware"
-            )
+            reason = "the root volume of a guest with UEFI firmware must be in a pool of files"
             raise DriverError("boot", call.host.name, reason, transient=False)
         return source.place
 
@@ -769,10 +806,7 @@ class LibvirtDriver(
 
 
 def _remove_remains(call: HostCall, guest_uuid: UUID) -> None:
-    """Remove the remains of an interrupted migration of a guest that runs on another host.
-
-    The remains are a definition, or a paused copy of the guest.
-    """
+    """Delete the remains of a migrated guest from its source host: a definition or a paused copy."""
     domain = find_domain(call, guest_uuid)
     if domain is not None:
         undefine(domain)
@@ -792,14 +826,14 @@ def _set_shares(domain: Any, shares: int) -> None:
 def _press_power_button(domain: Any, patience_s: float) -> None:
     """Request a shutdown from the guest, and wait until it is off, at most ``patience_s`` seconds."""
     ends = time.monotonic() + patience_s
-    with suppress(libvirt.libvirtError):  # one that is hung, paused or gone is switched off next
+    with suppress(libvirt.libvirtError):  # a guest that hangs or is paused is switched off afterwards
         domain.shutdownFlags(libvirt.VIR_DOMAIN_SHUTDOWN_ACPI_POWER_BTN)
         while domain.isActive() and time.monotonic() < ends:
             time.sleep(LOOKS_S)
 
 
 def _is_session(host: HostAddress) -> bool:
-    """Return whether a host's daemon is an ordinary user's, who has no control groups."""
+    """Return whether a host's daemon runs for an ordinary user, who has no control groups."""
     return urlsplit(urldefrag(host.url or "").url).path == "/session"
 
 
@@ -830,8 +864,8 @@ def _details(call: HostCall, uuids: Collection[UUID]) -> list[GuestDetails]:
 def _ping_agents(call: HostCall, uuids: Sequence[UUID], answers: dict[UUID, bool]) -> None:
     """Write to ``answers`` for each of these guests whether its agent answers.
 
-    Guests for which no time is left are omitted. A guest is False while it is asked, so that the answers of others
-    remain if the call is given up then.
+    Guests for which no time is left are omitted. A guest's value is False while its agent is queried, so the
+    results of other guests remain valid if the call is abandoned at that moment.
     """
     for uuid in uuids:
         if call.deadline.left_s() < LONGEST_PING_S:
@@ -842,7 +876,7 @@ def _ping_agents(call: HostCall, uuids: Sequence[UUID], answers: dict[UUID, bool
 
 
 def _has_crashed(domain: libvirt.virDomain) -> bool:
-    """Return True if a domain is off because its process, its host or its daemon ended.
+    """Return True if a domain is off because its process, its host or its daemon ended unexpectedly.
 
     After a reset of the host, the reason is UNKNOWN, because libvirt stores the state of running domains in memory
     only.
@@ -875,9 +909,9 @@ K = TypeVar("K")
 
 
 def _each(subjects: Sequence[K], listed: Callable[[K], list[T]]) -> Iterator[T]:
-    """Yield the items of the lists of all subjects. Several subjects are read at the same time.
+    """Call ``listed`` for each subject, several at a time, and yield the items of all lists.
 
-    If a subject cannot be read, its error is raised, and no further item is yielded.
+    If a call fails, its error is raised and no further item is yielded.
     """
     with ThreadPoolExecutor(HOSTS_AT_ONCE) as threads:
         for found in threads.map(listed, subjects):

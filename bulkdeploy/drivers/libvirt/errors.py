@@ -1,4 +1,4 @@
-"""The conversion of libvirt's errors to driver errors: may a retry help, did the call take effect?"""
+"""The conversion of libvirt's errors to driver errors, which state whether a retry may help."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,10 +27,10 @@ PERMANENT = frozenset(
         libvirt.VIR_ERR_AUTH_CANCELLED,
     }
 )
-"""Codes of errors that a retry does not mend."""
+"""The codes of errors that a retry cannot resolve."""
 
 LOST = frozenset({libvirt.VIR_ERR_SYSTEM_ERROR, libvirt.VIR_ERR_INTERNAL_ERROR})
-"""Codes that, from the RPC layer, mean that the connection broke: the call may have been done."""
+"""The codes which, from the RPC layer, mean that the connection broke. The call may have taken effect."""
 
 
 def is_code(error: "libvirt.libvirtError", *codes: int) -> bool:
@@ -45,7 +45,7 @@ def is_lost(error: "libvirt.libvirtError") -> bool:
 
 @contextmanager
 def failing_at(step: str, host: str) -> Iterator[None]:
-    """Turn errors of libvirt and of Ceph into errors of this step at this host."""
+    """Convert errors of libvirt and of Ceph to errors of this step and host within the context."""
     try:
         yield
     except libvirt.libvirtError as error:

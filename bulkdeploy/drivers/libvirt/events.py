@@ -1,7 +1,7 @@
-"""The events of daemons about guests that end by themselves.
+"""The events of libvirt daemons about guests that end by themselves.
 
-One connection of its own to each host receives its events; a broken one is opened again, at most every RETRY_S.
-What happens meanwhile is missed: events are hints, and looks at hosts find the rest.
+Each host has a separate connection for its events. A broken connection is opened again, at most every RETRY_S
+seconds. Events in between are lost: events are only hints, and regular queries of the hosts find all ended guests.
 """
 
 import time
@@ -20,7 +20,7 @@ from bulkdeploy.drivers.libvirt.errors import libvirt
 RETRY_S = 10.0
 
 ENDED = (libvirt.VIR_DOMAIN_EVENT_STOPPED, libvirt.VIR_DOMAIN_EVENT_CRASHED)
-"""A guest that was moved ends where it was, too: an event is a reason to look, no more."""
+"""The events of a guest that ended. A guest that migrates also causes such an event on its source host."""
 
 
 @dataclass(slots=True)
@@ -37,9 +37,9 @@ class _Subscription:
 
 
 class GuestEvents:
-    """Receives hosts' events, and keeps which guests ended until `ended` is called.
+    """A receiver of hosts' events, which stores the guests that ended until ``ended`` is called.
 
-    Safe to share between threads.
+    Threads may share the object.
     """
 
     def __init__(self, links: Links) -> None:
@@ -50,7 +50,7 @@ class GuestEvents:
     def ended(self, hosts: Sequence[HostAddress]) -> frozenset[UUID]:
         """Return the guests that ended since the last call.
 
-        From now on events of these hosts are received, and of no others.
+        From now on, events of exactly these hosts are received.
         """
         now = time.monotonic()
         with self._lock:

@@ -1,7 +1,7 @@
-"""Calls about snapshots of running and stopped guests, and the records about them.
+"""Snapshots of running and stopped guests, and the records of these snapshots.
 
-Snapshots of running guests are QEMU's, in files and in images of Ceph. Of a stopped guest, ``snapshots`` takes
-those in files, and the pool takes those of images.
+Snapshots of running guests are taken by QEMU, in files and in Ceph images. For a stopped guest, the module
+``snapshots`` takes snapshots in files, and the pool takes snapshots of images.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -22,24 +22,25 @@ from bulkdeploy.drivers.libvirt.storage.rbd_pools import RbdPool
 from bulkdeploy.drivers.records import FencedGuest
 
 SNAPSHOTS = "snapshots"
-"""Key of what is kept of them (``Fences.keep``)."""
+"""The key of a guest's stored details for its snapshots (``Fences.keep``)."""
 
 
 SnapshotChange = Callable[[Any, Mapping[str, str | None]], Mapping[str, str | None]]
-"""Changes the snapshots of a running domain, or of StoppedVolumes; what is kept of them before, and from now on.
+"""Changes the snapshots of a running domain or of StoppedVolumes.
 
-What is kept is the definition that the guest ran with, by the snapshot's uuid; None: it did not run.
+The function receives the recorded snapshots and returns those to record. The records map the uuid of a snapshot to
+the definition with which the guest ran, or to None if the guest did not run.
 """
 
 
 class StoppedVolumes:
-    """The volumes of a stopped guest: a domain with the volumes in files, if there are any, and images in pools."""
+    """The volumes of a stopped guest: a domain with the volumes in files, if any, and images in Ceph pools."""
 
     def __init__(self, domain: Any | None, images: Sequence[tuple[RbdPool, UUID]]) -> None:
         self._domain, self._images = domain, images
 
     def take(self, snapshot_uuid: UUID) -> None:
-        """Take a snapshot of all volumes, replacing the remains of an earlier call."""
+        """Take a snapshot of all volumes. Remains of an interrupted call are deleted first."""
         if self._domain is not None:
             snapshots.take(self._domain, snapshot_uuid)
         for pool, volume_uuid in self._images:
@@ -53,7 +54,7 @@ class StoppedVolumes:
             pool.revert_to_snapshot(volume_uuid, snapshot_uuid)
 
     def remove(self, snapshot_uuid: UUID) -> None:
-        """Remove a snapshot of all volumes. Absent is fine."""
+        """Delete a snapshot of all volumes. A missing snapshot is no error."""
         if self._domain is not None:
             snapshots.remove(self._domain, snapshot_uuid, None)
         for pool, volume_uuid in self._images:
@@ -61,7 +62,7 @@ class StoppedVolumes:
 
 
 class GuestSnapshots:
-    """Changes the snapshots of guests."""
+    """Takes, deletes and reverts to snapshots of guests."""
 
     def __init__(self, calls: GuestCalls) -> None:
         self._calls = calls
@@ -69,10 +70,12 @@ class GuestSnapshots:
     def ensure(
         self, host: HostAddress | None, guest: GuestSpec, snapshot: SnapshotSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Take a snapshot. If it includes memory, a running guest is paused until the memory is written.
+        """Take a snapshot.
+
+        If it includes memory, a running guest is paused until the memory is written.
 
         Raises:
-            DriverError: the memory is asked for, and a volume is in a pool of Ceph; or as HypervisorDriver.
+            DriverError: the snapshot failed, or it includes memory and a volume is in a Ceph pool.
         """
         if snapshot.with_memory:
             self._require_files(guest)
@@ -102,7 +105,7 @@ class GuestSnapshots:
         def revert(domain: Any, kept: Mapping[str, str | None]) -> Mapping[str, str | None]:
             definition = kept.get(name)
             if name not in kept or (definition is None) is not (host is None):
-                reason = f"the guest has no snapshot {name} to go back to in its state"
+                reason = f"the guest has no snapshot {name} that fits its power state"
                 raise DriverError("revert", named, reason, transient=False)
             if definition is None:
                 domain.revert(snapshot.uuid)
@@ -139,7 +142,7 @@ class GuestSnapshots:
         timeout_s: float,
         change: SnapshotChange,
     ) -> None:
-        """Apply a change to the snapshots of a guest, and record which snapshots exist afterwards.
+        """Apply a change to the snapshots of a guest, and record the snapshots that exist afterwards.
 
         ``host`` is the host on which the guest runs, or None if the guest does not run.
         """
@@ -163,7 +166,13 @@ class GuestSnapshots:
         timeout_s: float,
         change: SnapshotChange,
     ) -> None:
-        """Change the snapshots in volumes of a stopped guest, which is not started meanwhile."""
+        """Apply a change to the snapshots of a stopped guest.
+
+        The guest cannot be started meanwhile.
+
+        Raises:
+            DriverError: the guest is on a host, or another guest uses one of its volumes.
+        """
         fenced = self._calls.fenced(None, guest.uuid, fence).raise_fence(step)
         if fenced.host_uuids:
             raise DriverError(step, ANY_HOST, "the guest is on a host", transient=False)
@@ -192,7 +201,10 @@ class GuestSnapshots:
     def _stopped_volumes(
         self, call: HostCall, stack: ExitStack, guest: GuestSpec, volumes: Sequence[VolumeSpec]
     ) -> StoppedVolumes:
-        """Return the volumes of a stopped guest; the domain with those in files lasts as long as ``stack``."""
+        """Return the volumes of a stopped guest.
+
+        The domain with the volumes in files exists until ``stack`` closes.
+        """
         disks: list[Disk] = []
         images: list[tuple[RbdPool, UUID]] = []
         for one in volumes:
@@ -210,9 +222,7 @@ class GuestSnapshots:
         for volume in guest.volumes:
             pool = self._calls.known_pool(volume.pool_uuid)
             if is_ceph(pool):
-                reason = (
-                    f"pool {pool.name} is of Ceph, where snapshots have no memory: take one of the volumes alone"
-                )
+                reason = f"snapshots of volumes in Ceph pool {pool.name} cannot include memory: take one without it"
                 raise DriverError("snapshot", ANY_HOST, reason, transient=False)
 
     def _change_snapshots(
@@ -236,7 +246,10 @@ class GuestSnapshots:
 
 @contextmanager
 def _settled_here(step: str, host: HostAddress) -> Iterator[None]:
-    """Prevent the same call from trying further hosts, because two hosts would write into one file."""
+    """Convert unanswered errors to transient ones within the context.
+
+    ``at_any_host`` then does not try further hosts, because two hosts would write into one file.
+    """
     try:
         yield
     except DriverError as error:

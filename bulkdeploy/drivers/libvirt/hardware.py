@@ -1,7 +1,7 @@
-"""The virtual hardware of guests where hosts differ: the machine type and CPU that a whole cluster supports.
+"""The virtual hardware of guests on different hosts: the machine type and CPU that all hosts of a cluster support.
 
-Each host is asked when it is added or reconnected (``describe``); what it says is kept with it, and read when
-guests start (docs/adr/0060-cpus-of-clusters.md). Libvirt does the arithmetic.
+Each host is queried when it is added or reconnected (``describe``). The description is stored with the host and
+read when guests start (docs/adr/0060-cpus-of-clusters.md). libvirt compares the CPUs.
 """
 
 import time
@@ -23,25 +23,27 @@ log = structlog.get_logger(__name__)
 
 ARCHITECTURE = "x86_64"
 LOOKS_S = 10.0
-"""For so many seconds a process goes on with what a cluster's hosts said: a guest that starts meanwhile is no worse
-off than those that run."""
+"""The time for which a process caches the hardware of a cluster, in seconds.
+
+A guest that starts meanwhile gets the hardware of the guests that already run.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class GuestHardware:
-    """A machine type, and a CPU as domains have it."""
+    """A machine type, and a CPU as an element of domain XML."""
 
     machine: str
     cpu: str
 
 
 def capabilities_of(call: HostCall, options: LibvirtOptions) -> Tree.Element:
-    """Return libvirt's capabilities for guests of the service's kind and machine type."""
+    """Return libvirt's capabilities for guests of the configured virtualization and machine type."""
     return Tree.fromstring(call.connection.getDomainCapabilities(*_platform(options), 0))  # noqa: S314 - our daemon's
 
 
 def _platform(options: LibvirtOptions, machine: str | None = None) -> tuple[None, str, str, str]:
-    """Return the arguments that libvirt requires in queries about guests."""
+    """Return the arguments that libvirt requires in queries about guests: emulator, architecture, machine, type."""
     return None, ARCHITECTURE, machine or options.machine, options.virtualization
 
 
@@ -52,12 +54,12 @@ def describe(call: HostCall, options: LibvirtOptions) -> str:
     that allow migration; with emulation, it is QEMU's CPU.
 
     Raises:
-        DriverError: libvirt knows no CPU that its guests could have.
+        DriverError: libvirt does not know the host's CPU.
     """
     capabilities = capabilities_of(call, options)
     cpu = capabilities.find("cpu/mode[@name='host-model']")
     if cpu is None or cpu.find("model") is None:
-        reason = "libvirt does not know its CPU: set driver.libvirt.cpu_model to a model that all hosts can give"
+        reason = "libvirt does not know its CPU: set driver.libvirt.cpu_model to a model that all hosts support"
         raise DriverError("connect", call.host.name, reason, transient=False)
     cpu.tag, cpu.attrib = "cpu", {}
     root = Tree.Element("hardware", machine=capabilities.findtext("machine", options.machine))
@@ -72,7 +74,7 @@ def baseline(call: HostCall, options: LibvirtOptions, described: Collection[str]
     """Return the hardware that guests can have on all hosts with these descriptions.
 
     Raises:
-        DriverError: there is nothing that all of them can give.
+        DriverError: the hosts have no CPU or no machine type in common.
     """
     hosts = [Tree.fromstring(one) for one in sorted(described)]  # noqa: S314 - written by ``describe``
     machine = _machine(call, hosts)
@@ -83,8 +85,8 @@ def baseline(call: HostCall, options: LibvirtOptions, described: Collection[str]
     except libvirt.libvirtError as error:
         models = ", ".join(sorted({host.findtext("cpu/model", "") for host in hosts}))
         reason = (
-            f"no CPU is one that guests can have on all hosts of the cluster ({models}): {error}. Hosts of other "
-            "processors need a cluster of their own; or set driver.libvirt.cpu_model"
+            f"the hosts of the cluster support no common CPU for guests ({models}): {error}. Hosts with other "
+            "processors need a cluster of their own. Alternatively, set driver.libvirt.cpu_model"
         )
         raise DriverError("connect", call.host.name, reason, transient=False) from error
     return GuestHardware(machine, str(cpu))
@@ -101,14 +103,14 @@ def _machine(call: HostCall, hosts: Iterable[Tree.Element]) -> str:
         if all(machine in machines for machines in known):
             return machine
     reason = (
-        f"no machine type is one that all hosts of the cluster know ({', '.join(sorted(set(chosen)))}): give hosts "
-        "of other distributions a cluster of their own, or set driver.libvirt.machine"
+        f"the hosts of the cluster support no common machine type ({', '.join(sorted(set(chosen)))}): put hosts "
+        "of other distributions into a cluster of their own, or set driver.libvirt.machine"
     )
     raise DriverError("connect", call.host.name, reason, transient=False)
 
 
 class Hardware:
-    """The virtual hardware that the options demand, or that the hosts of a cluster have in common."""
+    """The virtual hardware of guests: the one in the options, or the one that all hosts of a cluster support."""
 
     def __init__(self, options: LibvirtOptions) -> None:
         self._options = options
@@ -117,8 +119,8 @@ class Hardware:
     def of(self, call: HostCall, directory: Directory) -> GuestHardware:
         """Return the hardware for a guest that starts on this host.
 
-        The hardware is common to the hosts of the cluster. If the hosts have nothing in common, the host's own
-        hardware is returned.
+        All hosts of the cluster support the hardware. If the hosts have nothing in common, the host's own hardware
+        is returned.
         """
         found = self._found.get(call.host.uuid)
         if found is None or found[0] < time.monotonic():
@@ -133,13 +135,13 @@ class Hardware:
         described = directory.hardware_of_cluster(call.host.uuid) if model == BASELINE else frozenset({None})
         known = {one for one in described if one is not None}
         as_the_hosts = GuestHardware(self._options.machine, '<cpu mode="host-model"/>')
-        if len(known) < len(described):  # hosts of before there were descriptions, until they are reconnected
+        if len(known) < len(described):  # older hosts have no description until they are reconnected
             return as_the_hosts
         try:
             return baseline(call, self._options, known)
         except DriverError as error:
-            # A newer libvirt names features that an older one does not know. Starts here must not end with the
-            # host that was added: its own libvirt has found what all have in common.
+            # A newer libvirt names features that an older one does not know. Starts on this host must not
+            # fail because of an added host, whose own libvirt has found common hardware.
             log.warning("cluster_cpu_unknown", host=call.host.name, why=str(error))
             return as_the_hosts
 
@@ -151,22 +153,22 @@ def _named(model: str) -> str:
 
 
 def require_cpu(call: HostCall, options: LibvirtOptions) -> str:
-    """Check that guests of a host can have the configured CPU model, and describe their CPU.
+    """Check that a host supports the configured CPU model, and return a description of the guests' CPU.
 
     Raises:
-        DriverError: names those that they can have here.
+        DriverError: the host does not support the model. The error names the models that it supports.
     """
     model = options.cpu_model
     if model == HOST_MODEL:
-        return "as the host's is: guests move to hosts with the same CPU, or a newer one of its kind"
+        return "the host's own: guests can migrate to hosts with the same CPU or a newer one of its kind"
     if model == BASELINE:
         described = Tree.fromstring(describe(call, options))  # noqa: S314 - written a moment ago
-        return f"{described.findtext('cpu/model')}, as far as all hosts of the cluster have what it has"
+        return f"{described.findtext('cpu/model')}, reduced to features that all hosts of the cluster have"
     usable = usable_cpu_models(capabilities_of(call, options))
     if model not in usable:
         reason = (
-            f"guests cannot have CPU model {model} (driver.libvirt.cpu_model) there; they can have "
-            f"{', '.join(sorted(usable)) or 'none by name'}"
+            f"the host does not support CPU model {model} (driver.libvirt.cpu_model); it supports "
+            f"{', '.join(sorted(usable)) or 'no named model'}"
         )
         raise DriverError("connect", call.host.name, reason, transient=False)
     return model
@@ -181,12 +183,12 @@ def usable_cpu_models(capabilities: Tree.Element) -> frozenset[str]:
 def join_cluster(call: HostCall, options: LibvirtOptions, of_others: Collection[str], described: str) -> None:
     """Check that a new host can have the same guest CPU and machine type as the hosts of its cluster.
 
-    ``of_others`` are the descriptions of the hosts of the cluster. If the new host lowers the CPU of guests that
-    start from now on, the host is accepted and a log event names the features that running guests have and the host
-    lacks.
+    ``of_others`` are the descriptions of the other hosts, ``described`` that of the new host. If the new host
+    reduces the CPU of guests that start from now on, it is accepted, and a log event names the features that
+    running guests have and the host lacks.
 
     Raises:
-        DriverError: there is nothing that all of them can give.
+        DriverError: the hosts have no CPU or no machine type in common.
     """
     if not of_others:
         return
@@ -203,7 +205,7 @@ def require_same_cpu(source: HostCall, destination: HostCall, options: LibvirtOp
     Then it is ignored, and libvirt decides itself.
 
     Raises:
-        DriverError: says what is missing.
+        DriverError: the destination lacks a feature. The error names the feature.
     """
     cpu = Tree.fromstring(domain.XMLDesc()).find("cpu")  # noqa: S314 - of the daemon that we drive
     if cpu is None:
@@ -213,12 +215,12 @@ def require_same_cpu(source: HostCall, destination: HostCall, options: LibvirtOp
     given = Tree.tostring(cpu, encoding="unicode")
     lacking = _lacking(destination, options, given)
     if lacking is not None and _lacking(source, options, given) is None:
-        reason = f"{lacking}. Stopped and started, the guest gets what all hosts of its cluster have"
+        reason = f"{lacking}. After a stop and start, the guest has a CPU that all hosts of its cluster support"
         raise DriverError("migrate", destination.host.name, reason, transient=False)
 
 
 def _lacking(call: HostCall, options: LibvirtOptions, cpu: str) -> str | None:
-    """Return libvirt's reason why guests cannot have a CPU at a host, or None if they can."""
+    """Return libvirt's reason why a host does not support a CPU for guests, or None if it does."""
     flags = libvirt.VIR_CONNECT_COMPARE_CPU_FAIL_INCOMPATIBLE
     try:
         call.connection.compareHypervisorCPU(*_platform(options), cpu, flags)

@@ -1,9 +1,9 @@
 """URLs of libvirt hosts, restricted to a list of allowed transports and parameters.
 
 libvirt's own URLs can start programs on the machine that opens them (``qemu+ext``, ``command=``, ``netcat=``,
-``proxy=``) and can switch off the verification of the other side. The text of a caller is therefore never given to
-libvirt: this module reads it into a ``LibvirtUrl`` and rejects everything that it does not know, and libvirt gets a
-URL that is written anew from the parts.
+``proxy=``) and can switch off the verification of the other side. A caller's text is therefore never passed to
+libvirt: this module parses it into a ``LibvirtUrl`` and rejects everything that it does not know, and libvirt gets
+a URL that is written from the parts.
 """
 
 import re
@@ -20,7 +20,7 @@ DRIVER = "qemu"
 LOCAL, SSH, ENCRYPTED = "unix", "ssh", "tls"
 DAEMONS = ("/system", "/session")
 HOST_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?")
-"""A name that begins with a dash would be an option of ssh."""
+"""The pattern of host names. A name that begins with a dash would be an option of ssh."""
 
 USER_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9._-]{0,63}")
 PARAMETERS = {LOCAL: "socket", SSH: "keyfile", ENCRYPTED: "pkipath"}
@@ -28,12 +28,12 @@ PARAMETERS = {LOCAL: "socket", SSH: "keyfile", ENCRYPTED: "pkipath"}
 
 
 class HostUrlError(ValueError):
-    """A URL that no host can have. Its text names the rule, never a password."""
+    """Raised for a URL that no host may have. The text names the violated rule and never a password."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibvirtUrl:
-    """The parts of a host's URL, checked."""
+    """The parts of a host's URL after validation."""
 
     transport: str
     host: str | None
@@ -44,7 +44,7 @@ class LibvirtUrl:
     verifies: bool = True
 
     def write(self) -> str:
-        """Return the URL that libvirt opens."""
+        """Return the URL for libvirt."""
         query: dict[str, str] = {} if self.file is None else {PARAMETERS[self.transport]: str(self.file)}
         if self.transport == SSH:
             query["no_tty"] = "1"
@@ -67,18 +67,18 @@ def read_host_url(url: str, options: LibvirtOptions) -> LibvirtUrl:
         parts = urlsplit(urldefrag(url).url)
         port, password, host = parts.port, parts.password, parts.hostname
     except ValueError:
-        raise HostUrlError(f"its url must be a URL of libvirt, {EXAMPLE}") from None
+        raise HostUrlError(f"the url must be a URL of libvirt, {EXAMPLE}") from None
     driver, _, transport = parts.scheme.partition("+")
     if driver != DRIVER:
-        raise HostUrlError(f"its url must be a URL of libvirt, {EXAMPLE}")
+        raise HostUrlError(f"the url must be a URL of libvirt, {EXAMPLE}")
     if password is not None:
-        raise HostUrlError("its url must not contain a password: name a key file (keyfile=) or use TLS")
+        raise HostUrlError("the url must not contain a password: name a key file (keyfile=) or use TLS")
     transport = transport or (ENCRYPTED if parts.netloc else LOCAL)
     if transport not in options.transports:
         allowed = ", ".join(options.transports)
-        raise HostUrlError(f"the transport of its url must be one of {allowed} (driver.libvirt.transports)")
+        raise HostUrlError(f"the transport of the url must be one of {allowed} (driver.libvirt.transports)")
     if parts.path not in DAEMONS:
-        raise HostUrlError(f"the path of its url must be {' or '.join(DAEMONS)}")
+        raise HostUrlError(f"the path of the url must be {' or '.join(DAEMONS)}")
     _check_place(transport, parts.netloc, host, parts.username)
     file = _read_file(transport, parts.query, options)
     verifies = options.verify_hosts or transport not in (SSH, ENCRYPTED)
@@ -91,18 +91,18 @@ def _check_place(transport: str, place: str, host: str | None, user: str | None)
             raise HostUrlError("a url of transport unix must name no host, such as qemu+unix:///system")
         return
     if host is None:
-        raise HostUrlError(f"its url must name a host, {EXAMPLE}")
+        raise HostUrlError(f"the url must name a host, {EXAMPLE}")
     if not _is_ipv6(host) and not HOST_NAME.fullmatch(host):
-        raise HostUrlError("the host of its url must be a host name or an IP address")
+        raise HostUrlError("the host of the url must be a host name or an IP address")
     address = read_address(host)
     if host.lower() == "localhost" or (address is not None and not is_of_host(address)):
-        raise HostUrlError("the host of its url must not be this machine: transport unix reaches a local daemon")
+        raise HostUrlError("the host of the url must not be this machine: use transport unix for a local daemon")
     if user is not None and (transport != SSH or not USER_NAME.fullmatch(user)):
-        raise HostUrlError("the user of its url must be a user name, and only transport ssh has one")
+        raise HostUrlError("the user of the url must be a valid user name, and only transport ssh allows one")
 
 
 def is_of_host(address: Address) -> bool:
-    """Return whether an address can be that of a host: neither loopback, link-local, multicast nor unspecified."""
+    """Return False for addresses that no host can have: loopback, link-local, multicast and unspecified ones."""
     mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
     found = mapped or address
     return not (found.is_loopback or found.is_link_local or found.is_multicast or found.is_unspecified)
@@ -116,12 +116,16 @@ def _is_ipv6(host: str) -> bool:
 
 
 def _read_file(transport: str, query: str, options: LibvirtOptions) -> Path | None:
-    """Return the file that the query names, or None if there is no query."""
+    """Return the path in the query of a URL, or None if the URL has no query.
+
+    Raises:
+        HostUrlError: the parameter is not allowed for the transport, or the path is outside its directory.
+    """
     known = PARAMETERS.get(transport)
     try:
         given = parse_qsl(query, keep_blank_values=True, strict_parsing=True) if query else []
     except ValueError:
-        raise HostUrlError("the query of its url must be NAME=VALUE") from None
+        raise HostUrlError("the query of the url must be NAME=VALUE") from None
     if [name for name, _ in given] not in ([], [known]):
         rule = "no parameter" if known is None else f"no other parameter than {known}"
         raise HostUrlError(f"a url of transport {transport} accepts {rule}")
@@ -137,4 +141,4 @@ def _read_file(transport: str, query: str, options: LibvirtOptions) -> Path | No
         path = path.resolve()
         if any(directory.resolve() in path.parents for directory in directories):
             return path
-    raise HostUrlError(f"{name} of its url must be below the directory that driver.libvirt.{setting} names")
+    raise HostUrlError(f"{name} of the url must be below the directory that driver.libvirt.{setting} names")

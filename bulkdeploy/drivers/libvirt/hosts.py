@@ -20,13 +20,13 @@ LOCALHOST = "127.0.0.1"
 def host_model(
     call: HostCall, *, access: HostAccess, options: LibvirtOptions, cluster_hardware: frozenset[str] = frozenset()
 ) -> HostModel:
-    """Return the hardware of the host.
+    """Return the hardware of a host.
 
-    The cores of its scheduler, and as local disks the file system of ``local_path``.
+    The cores are those of its scheduler. The local disks are the file system of the option ``local_path``.
 
     Raises:
-        DriverError: guests could not have the CPU that the options name; or none that they could have on the other
-            hosts of its cluster as well.
+        DriverError: the host does not support the CPU of the options, or no CPU in common with the other hosts of
+            its cluster.
     """
     require_cpu(call, options)
     guest_hardware = describe(call, options) if options.cpu_model == BASELINE else None
@@ -51,16 +51,22 @@ def require_uefi(call: HostCall, options: LibvirtOptions) -> None:
     """Check that a host has firmware for guests that boot with UEFI.
 
     Raises:
-        DriverError: it has none; says what to install.
+        DriverError: the host has no such firmware. The error says what to install.
     """
     firmware = capabilities_of(call, options).findall("os/enum[@name='firmware']/value")
     if "efi" not in {value.text for value in firmware}:
-        reason = f"it has no UEFI firmware for machine type {options.machine}: install ovmf, or edk2-ovmf, there"
+        reason = (
+            f"the host has no UEFI firmware for machine type {options.machine}: install ovmf or edk2-ovmf on it"
+        )
         raise DriverError("boot", call.host.name, reason, transient=False)
 
 
 def _ip_address(url: str) -> str:
-    """Return the address that other hosts send guests to."""
+    """Return the IP address in a host's url, to which other hosts migrate guests.
+
+    Raises:
+        DriverError: the address belongs to this machine.
+    """
     name = urlsplit(url).hostname
     if name is None:
         return LOCALHOST
@@ -69,7 +75,7 @@ def _ip_address(url: str) -> str:
     except OSError:
         return name
     if not is_of_host(address):
-        reason = "the host of its url must not be this machine: transport unix reaches a local daemon"
+        reason = "the host of the url must not be this machine: use transport unix for a local daemon"
         raise DriverError("connect", name, reason, transient=False)
     return str(address)
 

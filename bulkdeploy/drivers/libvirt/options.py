@@ -8,7 +8,7 @@ from pydantic import Field
 from bulkdeploy.drivers.options import DriverOptions
 
 BASELINE, HOST_MODEL = "baseline", "host-model"
-"""CPUs of guests that are no model's name."""
+"""Values of ``cpu_model`` that are not the name of a CPU model."""
 
 
 class LibvirtOptions(DriverOptions):
@@ -30,46 +30,46 @@ class LibvirtOptions(DriverOptions):
     )
     verify_hosts: bool = Field(
         default=True,
-        description="Hosts prove who they are: by the known_hosts file of ssh, or by their TLS certificate. "
-        "False: whoever answers at a host's address is believed.",
+        description="Whether hosts are authenticated by the known_hosts file of ssh or by their TLS certificate. "
+        "False: any server at a host's address is accepted.",
     )
     virtualization: Literal["kvm", "qemu"] = Field(
         default="kvm", description="kvm, or qemu: emulation, many times slower, for machines without KVM."
     )
     machine: str = Field(
         default="pc",
-        description="Machine type of guests. With cpu_model baseline an alias such as pc "
-        "is the one that it means on the host of the cluster with the oldest QEMU.",
+        description="Machine type of guests. With cpu_model baseline, an alias such as pc "
+        "means the type that it has on the host with the oldest QEMU in the cluster.",
     )
     cpu_model: str = Field(
         default=BASELINE,
         min_length=1,
-        description="CPU of guests: baseline, what all hosts of the cluster can give, so that guests can move; "
-        "host-model, what the host that starts them can; or a model's name, which all hosts must be able to give.",
+        description="CPU of guests. baseline: a CPU that all hosts of the cluster support, for live migration; "
+        "host-model: the CPU of the host that starts them. Otherwise the name of a model that all hosts support.",
     )
     growth: int = Field(
         default=4,
         ge=1,
         le=16,
-        description="A dynamically scalable guest may grow, while it runs, to this multiple of the vCPUs and "
-        "memory that it was started with, up to 255 vCPUs and 1 TiB. Such a guest has about 64 MiB less memory "
-        "for its own use. 1: guests do not grow.",
+        description="The multiple of its vCPUs and memory at start to which a dynamically scalable guest may grow "
+        "while it runs, up to 255 vCPUs and 1 TiB. Such a guest has about 64 MiB less memory "
+        "for its own use. 1: guests cannot grow.",
     )
     network: Literal["bridge", "openvswitch", "libvirt", "user"] = Field(
         default="bridge",
-        description="How nics are joined to networks: a Linux bridge, one of Open vSwitch with a VLAN tag, a "
-        "network of libvirt's, or QEMU's own (guests reach out, nothing reaches them).",
+        description="Connection of nics to networks: a Linux bridge, a bridge of Open vSwitch with a VLAN tag, a "
+        "network of libvirt, or QEMU's user network (guests can open connections but not accept them).",
     )
     bridge: str = Field(
         default="{label}",
-        description="Bridge, or network of libvirt's, of a nic; {label} is the physical network's kvmnetworklabel, "
+        description="Bridge, or network of libvirt, of a nic. {label} is the physical network's kvmnetworklabel, "
         "{vlan} the network's VLAN.",
     )
-    default_label: str = Field(default="cloudbr0", description="Label where the physical network has none.")
+    default_label: str = Field(default="cloudbr0", description="Label if the physical network has none.")
     anti_spoofing: bool = Field(
         default=True,
-        description="Guests send with their own MAC and address only (libvirt's filter clean-traffic); not where "
-        "network is user or openvswitch.",
+        description="Whether guests can send only with their own MAC and IP address (filter clean-traffic). "
+        "Not available if network is user or openvswitch.",
     )
     local_path: str | None = Field(
         default="/var/lib/libvirt/images/bulkdeploy",
@@ -80,32 +80,36 @@ class LibvirtOptions(DriverOptions):
     )
     console_log: str | None = Field(
         default="/var/log/libvirt/qemu/{name}.console.log",
-        description="File on the host that gets what a guest writes to its serial console, until the VM is "
-        "expunged; {name} and {uuid} are the guest's. Unset: none.",
+        description="File on the host for the output of a guest's serial console. It is deleted when the VM is "
+        "expunged. {name} and {uuid} are those of the guest. Unset: no file.",
     )
     vnc_address: str = Field(
-        default="0.0.0.0",  # noqa: S104 - guests take it along when they move
-        description="Address at which hosts serve their guests' screens by VNC, each with a password of its own; "
-        "the API connects to the host's address. A firewall must block all others. Empty: guests have no screens.",
+        default="0.0.0.0",  # noqa: S104 - a guest keeps the address when it migrates
+        description="Address at which hosts serve their guests' screens by VNC, each with its own password. "
+        "Only the API needs access; a firewall must block all others. Empty: guests have no screens.",
     )
     seed: bool = Field(
-        default=True, description="Guests get a NoCloud seed: user data, keys, host name, password, network."
+        default=True,
+        description="Whether guests get a NoCloud seed: user data, keys, host name, password, network.",
     )
     shutdown_seconds: float = Field(
-        default=60.0, ge=0, description="A guest that ignores its power button for so long is switched off."
+        default=60.0, ge=0, description="Seconds until a guest that ignores its power button is switched off."
     )
     connections_per_host: int = Field(
-        default=3, ge=1, le=32, description="Most connections to one host that one process holds, of 4 calls each."
+        default=3,
+        ge=1,
+        le=32,
+        description="Most connections of one process to one host. Each serves 4 calls at once.",
     )
     unsafe_migration: bool = Field(
         default=False,
-        description="Guests move although libvirt does not know the file system of shared pools for a shared one.",
+        description="Whether guests may migrate although libvirt does not recognise shared pools as shared.",
     )
     keepalive_seconds: int = Field(
         default=5,
         ge=1,
         le=300,
-        description="A host is probed so often; after two silent ones its calls have failed.",
+        description="Seconds between probes of a host. After two probes without a response, its calls fail.",
     )
 
 

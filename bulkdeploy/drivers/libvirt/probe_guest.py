@@ -1,8 +1,8 @@
-"""A boot sector as the smallest guest, with which checks and tests show that a host can run guests.
+"""A boot sector as a minimal guest, with which checks and tests show that a host can run guests.
 
-It writes ``guest <uuid> is up`` to its serial console and then counts the seconds, lets go of devices that it is to
-lose, and switches itself off when its power button is pressed. It needs 1 MiB of memory, no disk but its own 512
-bytes, and no processor cycles but for counting. PROGRAM is ``tests/kvm/boot_sector.S``, assembled.
+The guest writes ``guest <uuid> is up`` to its serial console and then counts the seconds. It releases devices that
+are detached, and switches itself off when its power button is pressed. It needs 1 MiB of memory, no disk except its
+own 512 bytes, and almost no CPU time. PROGRAM is the assembled ``tests/kvm/boot_sector.S``.
 """
 
 from bulkdeploy.domain.units import MIB
@@ -14,13 +14,13 @@ PROGRAM = (
     "58baf803ee5ac3ac84c07405e8e7ffebf6c350c0e804e8030058240f3c0a1c692f0c20ebd100000d0a677565737420002069"
     "732075700d0a007377697463686564206f66660d0a000d0a00"
 )
-"""The code; what follows up to byte 510 is empty."""
+"""The machine code in hexadecimal. The rest of the sector up to byte 510 is zero."""
 
 SIGNATURE = b"\x55\xaa"
-"""By which firmware knows a boot sector."""
+"""The bytes at the end of a sector by which firmware recognises a boot sector."""
 
 
 def boot_image() -> bytes:
-    """Return a raw disk image of 1 MiB that boots."""
+    """Return a raw disk image of 1 MiB with the boot sector."""
     sector = bytes.fromhex(PROGRAM).ljust(510, b"\0") + SIGNATURE
     return sector.ljust(MIB, b"\0")

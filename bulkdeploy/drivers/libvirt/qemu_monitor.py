@@ -1,6 +1,6 @@
-"""Requests to the QEMU process of a running guest, through libvirt's monitor, and to the agent in the guest.
+"""Requests to the QEMU process of a running guest through libvirt's monitor, and to the agent in the guest.
 
-libvirt carries out one change of a guest after the other, and a request waits for the change before it.
+libvirt executes the changes of one guest one after the other, so a request waits for the previous change.
 """
 
 import json
@@ -10,14 +10,18 @@ from uuid import UUID
 from bulkdeploy.drivers.libvirt.errors import libvirt, libvirt_qemu
 
 PING_S = 1
-"""Seconds for which the agent of a guest may take to answer a ping."""
+"""The time within which the agent of a guest must answer a ping, in seconds."""
 
 LONGEST_PING_S = 2 * PING_S
-"""Most seconds that ``ping_agent`` takes: libvirt synchronizes with the agent before it sends the ping."""
+"""The longest duration of ``ping_agent`` in seconds. libvirt synchronizes with the agent before the ping."""
 
 
 def request_qemu(domain: Any, command: str, **arguments: Any) -> Any:
-    """Run a command of QEMU's own protocol and return its result."""
+    """Run a command of QEMU's monitor protocol (QMP), and return its result.
+
+    Raises:
+        libvirt.libvirtError: the command failed.
+    """
     request = json.dumps({"execute": command, "arguments": arguments} if arguments else {"execute": command})
     answer = json.loads(libvirt_qemu.qemuMonitorCommand(domain, request, 0))
     if "error" in answer:
@@ -32,9 +36,11 @@ def has_open(domain: Any, volume_uuid: UUID) -> bool:
 
 
 def ping_agent(domain: Any) -> bool:
-    """Return whether the agent in a guest answers within PING_S seconds, which also needs a running guest.
+    """Return whether the agent in a guest answers within PING_S seconds.
 
-    The time for synchronization with the agent is not that of the ping: libvirt's default is 5 seconds.
+    Errors count as False.
+
+    The time limit of the synchronization with the agent is set separately, because libvirt's default is 5 seconds.
     """
     try:
         domain.agentSetResponseTimeout(PING_S, 0)

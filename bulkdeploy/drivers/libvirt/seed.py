@@ -1,10 +1,8 @@
-"""The data for a guest's first boot: a NoCloud seed for cloud-init, as an ISO image built in memory.
+"""The data for a guest's first boot: a NoCloud seed for cloud-init, as an ISO image that is built in memory.
 
-cloud-init's manual, "NoCloud": a disk labelled cidata with meta-data, user-data, vendor-data and network-config.
-JSON is YAML, so it is written as JSON.
-
-An image is laid out once for files of the same sizes, which takes 2 ms, and then only filled: seeds of a deployment
-differ in what is in their files.
+Source: cloud-init's manual, "NoCloud". The image has the label cidata and the files meta-data, user-data,
+vendor-data and network-config. They are written as JSON, which is valid YAML. An empty image for given file sizes
+is built once, which takes 2 ms, and is then filled, because the seeds of a deployment differ only in content.
 """
 
 import base64
@@ -20,10 +18,10 @@ from bulkdeploy.drivers.guests import GuestSpec
 
 FILES = ("meta-data", "user-data", "vendor-data", "network-config")
 BLOCK = 2048
-"""Bytes of a block of an ISO image (ECMA-119)."""
+"""The size of a block of an ISO image in bytes (ECMA-119)."""
 
 ROUNDED_TO = 512
-"""Files of ours are filled up with empty lines to a multiple of so many bytes: few layouts then serve all."""
+"""Generated files are padded with newlines to a multiple of this number of bytes, so that few layouts exist."""
 
 
 def make_seed(guest: GuestSpec) -> bytes:
@@ -52,7 +50,7 @@ def _rounded(text: str) -> bytes:
 
 @lru_cache(maxsize=64)
 def _layout(sizes: tuple[int, ...]) -> tuple[bytes, tuple[int, ...]]:
-    """Return an image with FILES of these sizes, full of zeros; at which byte each begins."""
+    """Return an image with FILES of these sizes that contain zeros, and the byte offset of each file."""
     iso = PyCdlib()
     iso.new(vol_ident="cidata", joliet=3, rock_ridge="1.09")
     for number, (name, size) in enumerate(zip(FILES, sizes, strict=True)):

@@ -1,15 +1,16 @@
-"""Snapshots inside the files of a guest's volumes (qcow2), taken and reverted by libvirt.
+"""Snapshots inside the qcow2 files of a guest's volumes, taken and reverted by libvirt.
 
-What a daemon notes of a snapshot stays with that daemon, and a guest that has such notes does not move. So they are
-made for a call, and forgotten with the guest's next move or end. What a revert needs of them, the definition that
-the guest ran with, is kept in the service's records instead, without its VNC password.
+A daemon's metadata about a snapshot cannot be moved to another daemon, and a guest with such metadata cannot
+migrate. The metadata are therefore defined for each call and deleted before the guest's next migration or at its
+end. The definition with which the guest ran is needed for a revert. It is stored in the service's records, without
+its VNC password.
 
-Volumes of a guest that runs are taken without its memory by QEMU itself, all in one transaction: libvirt would put
-overlays over them. It is reached through libvirt's monitor: the daemon's log calls the guest tainted, which
-changes nothing.
+QEMU itself takes snapshots without memory of running guests, all volumes in one transaction, because libvirt would
+create overlays. The commands are sent through libvirt's monitor, so the daemon's log calls the guest tainted, which
+has no effect.
 
-Of a guest that does not run no daemon knows anything. For its snapshots a domain is defined that has its volumes,
-and that nobody starts.
+No daemon knows a guest that does not run. For its snapshots, a temporary domain is defined that has the guest's
+volumes and is never started.
 """
 
 from collections.abc import Collection, Iterator, Sequence
@@ -31,7 +32,7 @@ UNDEFINE = libvirt.VIR_DOMAIN_UNDEFINE_SNAPSHOTS_METADATA
 def take_with_memory(domain: Any, snapshot_uuid: UUID) -> str:
     """Take a snapshot of a running guest with its memory, unless the daemon has the snapshot already.
 
-    Returns the XML of the snapshot, which is needed to revert to the snapshot or to remove it later.
+    Returns the XML of the snapshot, which is needed to revert to the snapshot or to delete it later.
     """
     noted = _noted(domain, snapshot_uuid)
     if noted is None:
@@ -42,22 +43,27 @@ def take_with_memory(domain: Any, snapshot_uuid: UUID) -> str:
 def revert_with_memory(domain: Any, kept: str) -> None:
     """Revert a running guest to a snapshot with memory.
 
-    The guest gets the devices that it had in the snapshot, and keeps its present console password.
+    ``kept`` is the recorded XML of the snapshot.
+
+    The guest gets the devices that it had in the snapshot, and keeps its current VNC password.
     """
     noted = _note(domain, kept)
     domain.revertToSnapshot(noted, libvirt.VIR_DOMAIN_SNAPSHOT_REVERT_RUNNING)
 
 
 def remove(domain: Any, snapshot_uuid: UUID, kept: str | None) -> None:
-    """Remove a snapshot from the volumes of a guest.
+    """Delete a snapshot from the volumes of a domain.
 
-    ``kept`` is the recorded XML of a snapshot with memory, else None.
+    ``kept`` is the recorded XML of a snapshot with memory, or None for a snapshot without memory.
     """
     _note(domain, kept or _as_if_noted(domain, snapshot_uuid)).delete()
 
 
 def take_of_running(domain: Any, snapshot_uuid: UUID, volume_uuids: Collection[UUID]) -> None:
-    """Take a snapshot of these volumes of a running guest, all at one moment. Existing snapshots stay."""
+    """Take a snapshot of these volumes of a running guest at one moment.
+
+    Volumes that have the snapshot are skipped.
+    """
     name = str(snapshot_uuid)
     actions = [
         {"type": "blockdev-snapshot-internal-sync", "data": {"device": node, "name": name}}
@@ -69,7 +75,7 @@ def take_of_running(domain: Any, snapshot_uuid: UUID, volume_uuids: Collection[U
 
 
 def remove_of_running(domain: Any, snapshot_uuid: UUID) -> None:
-    """Remove a snapshot without memory from all volumes of a guest that runs."""
+    """Delete a snapshot without memory from all volumes of a running guest."""
     name = str(snapshot_uuid)
     for _, node, names in _nodes(domain):
         if name in names:
@@ -77,7 +83,7 @@ def remove_of_running(domain: Any, snapshot_uuid: UUID) -> None:
 
 
 def forget(domain: Any) -> None:
-    """Delete the daemon's metadata of all snapshots of a guest. The snapshots themselves stay in the volumes."""
+    """Delete the daemon's metadata of all snapshots of a guest. The snapshots in the volumes are kept."""
     for noted in domain.listAllSnapshots():
         noted.delete(libvirt.VIR_DOMAIN_SNAPSHOT_DELETE_METADATA_ONLY)
 
@@ -86,7 +92,7 @@ def forget(domain: Any) -> None:
 def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: LibvirtOptions) -> Iterator[Any]:
     """Yield a temporary domain that has the volumes of a guest that does not run.
 
-    The temporary domain is removed at the end. One that an earlier call left is removed first.
+    The domain is deleted at the end. A domain that an interrupted call left is deleted first.
     """
     uuid = uuid5(guest_uuid, SUFFIX)
     with suppress(libvirt.libvirtError):  # there is none
@@ -103,21 +109,18 @@ def shut_off(call: HostCall, guest_uuid: UUID, disks: Sequence[Disk], options: L
 
 
 def take(domain: Any, snapshot_uuid: UUID) -> None:
-    """Take a snapshot of the volumes of a guest that does not run.
-
-    Remains of an earlier attempt are removed first.
-    """
+    """Take a snapshot of the volumes of a temporary domain. Remains of an interrupted call are deleted first."""
     remove(domain, snapshot_uuid, None)
     domain.snapshotCreateXML(_snapshot_xml(domain, snapshot_uuid, memory=None), 0)
 
 
 def revert(domain: Any, snapshot_uuid: UUID) -> None:
-    """Revert the volumes of a guest that does not run to a snapshot."""
+    """Revert the volumes of a temporary domain to a snapshot."""
     domain.revertToSnapshot(_note(domain, _as_if_noted(domain, snapshot_uuid)))
 
 
 def _nodes(domain: Any) -> Iterator[tuple[UUID, str, frozenset[str]]]:
-    """Yield uuid, block node of QEMU and names of snapshots for each volume of a running guest."""
+    """Yield the uuid, QEMU's block node and the names of the snapshots of each volume of a running guest."""
     for device in request_qemu(domain, "query-block"):
         _, found, rest = device.get("qdev", "").partition(VOLUME_ALIAS)
         if found:
@@ -136,7 +139,7 @@ def _noted(domain: Any, snapshot_uuid: UUID) -> Any | None:
 
 
 def _note(domain: Any, xml: str) -> Any:
-    """Define an existing snapshot in the daemon, as if the snapshot had just been taken, and return it."""
+    """Define the metadata of an existing snapshot in the daemon, and return the snapshot."""
     root = Tree.fromstring(xml)  # noqa: S314 - of a daemon that we drive
     current = Tree.fromstring(domain.XMLDesc(libvirt.VIR_DOMAIN_XML_SECURE))  # noqa: S314
     for screen in current.findall("devices/graphics"):

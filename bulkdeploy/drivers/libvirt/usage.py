@@ -1,4 +1,4 @@
-"""The usage of a libvirt host and of all its running domains, read in one call each."""
+"""The usage of a libvirt host and of all its running domains, read with one call each."""
 
 from collections.abc import Mapping
 from contextlib import suppress
@@ -60,7 +60,10 @@ def _guest_usage(uuid: UUID, statistics: Mapping[str, Any]) -> GuestUsage:
 
 
 def _sum(statistics: Mapping[str, Any], group: str, name: str) -> int:
-    """Return the sum of a figure over the devices of a group; the names are such as ``block.0.rd.bytes``."""
+    """Return the sum of a figure over all devices of a group.
+
+    The figures have names such as ``block.0.rd.bytes``.
+    """
     count = int(statistics.get(f"{group}.count", 0))
     return sum(int(statistics.get(f"{group}.{device}.{name}", 0)) for device in range(count))
 
@@ -68,7 +71,7 @@ def _sum(statistics: Mapping[str, Any], group: str, name: str) -> int:
 def read_pools(connection: Any, pools: Mapping[UUID, str]) -> dict[UUID, PoolUsage]:
     """Return the usage of the pools that are active on a host.
 
-    An older pool of the host with the same folder may serve a pool; that one has another uuid (``FilePool``).
+    If the host has no pool with the uuid, a libvirt pool with the same folder is used, as ``FilePool`` does.
     """
     found = {uuid: pool for uuid in pools if (pool := _find_pool(connection, uuid)) is not None}
     if len(found) < len(pools):
@@ -88,7 +91,7 @@ def _find_pool(connection: Any, uuid: UUID) -> Any | None:
 
 
 def _pool_usage(pool: Any) -> PoolUsage | None:
-    """Return the usage of a pool of libvirt, or None if the pool is not active."""
+    """Return the usage of a libvirt pool, or None if the pool is not active."""
     try:
         state, capacity, allocation, _ = pool.info()
     except libvirt.libvirtError:

@@ -13,13 +13,17 @@ from bulkdeploy.drivers.records import Pool
 
 
 class Volumes:
-    """Changes the files that volumes are."""
+    """Resizes, measures and deletes volumes in pools."""
 
     def __init__(self, calls: GuestCalls) -> None:
         self._calls = calls
 
     def ensure_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """Delete a volume. Raise a transient error if a guest uses the volume."""
+        """Delete a volume.
+
+        Raises:
+            DriverError: a guest uses the volume. The error is transient.
+        """
         deadline = Deadline(timeout_s)
 
         def remove() -> None:
@@ -39,7 +43,7 @@ class Volumes:
         volume_uuids: Sequence[UUID],
         deadline: Deadline,
     ) -> None:
-        """Remove files and volumes from a pool, through ``host`` or, if that does not reach it, any that does."""
+        """Delete files and volumes from a pool, through ``host`` if it can access the pool, else another host."""
 
         def remove(call: HostCall) -> None:
             found = self._calls.pool(call, pool.uuid)
@@ -54,9 +58,11 @@ class Volumes:
     def ensure_resized(
         self, host: HostAddress | None, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Resize a volume of a running guest.
+        """Resize a volume of a guest that runs on ``host``, or of a stopped guest if ``host`` is None.
 
-        If ``host`` is None, the guest does not run and the file is resized.
+        Raises:
+            DriverError: the guest does not run where it must or runs although it must not, or a volume of a running
+                guest would shrink.
         """
 
         def resize(call: HostCall) -> None:
@@ -69,7 +75,9 @@ class Volumes:
                 )
             size = domain.blockInfo(target)[0]
             if size > volume.size_bytes:
-                raise DriverError("resize", call.host.name, "a running guest's volume only grows", transient=False)
+                raise DriverError(
+                    "resize", call.host.name, "a volume of a running guest cannot shrink", transient=False
+                )
             if size < volume.size_bytes:
                 call.go_on("resize")
                 domain.blockResize(target, volume.size_bytes, libvirt.VIR_DOMAIN_BLOCK_RESIZE_BYTES)
@@ -92,10 +100,10 @@ class Volumes:
         in_time("resize", ANY_HOST, deadline, resize_file)
 
     def last_writes(self, host: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float) -> str:
-        """Return when volumes were written to last, as the daemon of a host sees their files in its pools.
+        """Return the times of the last writes to volumes, as the daemon of ``host`` reads them in shared pools.
 
         Raises:
-            DriverError: the daemon does not answer, or has none of the volumes.
+            DriverError: the daemon does not answer, or cannot access any of the volumes.
         """
         deadline = Deadline(timeout_s)
 
@@ -103,14 +111,19 @@ class Volumes:
             seen = {pool: self._calls.pool(call, pool) for pool in {pool for pool, _ in volumes}}
             times = [seen[pool].last_write(volume) for pool, volume in volumes]
             if not any(times):
-                reason = f"none of {len(volumes)} volumes is in a shared pool there, so no activity can be read"
+                reason = (
+                    f"none of {len(volumes)} volumes is in a shared pool of the host, so no activity can be read"
+                )
                 raise DriverError("look", host.name, reason, transient=True)
             return " ".join(times)
 
         return in_time("look", host.name, deadline, lambda: self._calls.links.call("look", host, deadline, look))
 
     def size_of(self, guest_uuid: UUID, volume: VolumeSpec, *, fence: int, timeout_s: float) -> int | None:
-        """Return the size of a volume in bytes, or None if the volume does not exist."""
+        """Return the size of a volume in bytes, or None if the volume does not exist.
+
+        The call's fence is recorded, so that earlier calls cannot change the size afterwards.
+        """
         self._calls.fenced(None, guest_uuid, fence).raise_fence("look")
         deadline, pool = Deadline(timeout_s), volume.pool_uuid
 

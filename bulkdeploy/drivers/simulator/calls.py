@@ -1,4 +1,4 @@
-"""Calls in the format of the simulator's database (``batches.sql``), and their results."""
+"""The format of calls for the simulator's database (``batches.sql``), and their results."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -14,36 +14,36 @@ from bulkdeploy.drivers.guests import GuestSpec
 from bulkdeploy.drivers.hosts import HostAddress
 
 STEPS: Mapping[type[GuestCall], str] = {StartCall: "boot", StopCall: "stop", RemoveCall: "delete"}
-"""The step that an error of a call names when the reason lies before any step."""
+"""The step of a call in errors that are not caused by a step of the hypervisor."""
 
 BUSY = "busy"
-"""The verdict of a call that was not made: another one for its guest is under way."""
+"""The result of a call that was not executed, because another call for the guest is running."""
 
 
 def write_calls(calls: Sequence[tuple[GuestCall, float]]) -> str:
-    """Return the calls as JSON, each with the number that everything random in it follows from."""
+    """Return the calls as JSON. The number beside each call seeds all its random decisions."""
     rows = [
         {"number": number, "guest": call.guest_uuid, "fence": call.fence, "draw": draw, **_parameters(call)}
         for number, (call, draw) in enumerate(calls)
     ]
     try:
         return orjson.dumps(rows).decode()
-    except TypeError:  # a number of more than 64 bits, which the database refuses in its own words
+    except TypeError:  # a number of more than 64 bits, which the database rejects with its own error
         return json.dumps(rows, default=str)
 
 
 def template_of(guest: GuestSpec) -> UUID | None:
-    """Return the template of the guest's root volume."""
+    """Return the template of the guest's root volume, or None if the guest has no volumes."""
     return guest.volumes[0].template_uuid if guest.volumes else None
 
 
 def made_volumes(guest: GuestSpec) -> list[UUID]:
-    """Return its volumes that must be there."""
+    """Return the uuids of the guest's volumes that existed before."""
     return [volume.uuid for volume in guest.volumes if volume.was_made]
 
 
 def nic_details(guest: GuestSpec) -> list[dict[str, object]]:
-    """Return the guest's nics in the form of the simulator."""
+    """Return the guest's NICs in the format of the simulator."""
     return [
         {"uuid": nic.uuid, "mac": nic.mac_address, "network": nic.network_uuid, "ip": nic.ip_address}
         for nic in guest.nics
@@ -81,9 +81,10 @@ def _parameters(call: GuestCall) -> dict[str, object]:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCall:
-    """The parameters of every call.
+    """The parameters that all calls have.
 
-    The step to name if the reason lies elsewhere, host, fence (of guests) and timeout.
+    ``step`` is the step in errors that are not caused by a step of the hypervisor. ``fence`` is None for calls that
+    do not concern a guest.
     """
 
     step: str
@@ -93,18 +94,18 @@ class SimulatedCall:
 
     @property
     def host_name(self) -> str:
-        """The host as errors name it."""
+        """The name of the host in errors, or ANY_HOST if the call has no host."""
         return ANY_HOST if self.host is None else self.host.name
 
     def answer(self, row: Sequence[Any], sleep: Callable[[float], None]) -> str | None:
-        """Wait for the duration of the call, and return its result or raise its error.
+        """Wait for the simulated duration of the call, and return its result or raise its error.
 
         Args:
             row: an ``outcome`` of ``faults.sql``.
-            sleep: what passes the time, in seconds.
+            sleep: waits for a number of seconds.
 
         Raises:
-            DriverError: it failed.
+            DriverError: the call failed.
         """
         verdict, step, reason, transient, wait_ms, host_found = row
         host = self.host_name if self.host is not None or host_found is None else host_found
@@ -121,7 +122,7 @@ class SimulatedCall:
         return None if reason is None else str(reason)
 
     def fail(self, error: DriverError) -> NoReturn:
-        """Raise the error of the whole batch as the error of this call.
+        """Raise the error of a whole batch with the host of this call.
 
         Raises:
             DriverError: always.

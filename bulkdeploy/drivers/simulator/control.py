@@ -1,7 +1,7 @@
 """Faults and latencies of simulated hypervisors, which can be changed at run time.
 
-Any connection to the simulator's database may change them; the next call of any
-process sees it. Without rules nothing fails and nothing takes time.
+Any connection to the simulator's database may change them, and the next call of any process uses them. By default,
+nothing fails and nothing takes time.
 """
 
 from collections.abc import Sequence
@@ -14,7 +14,10 @@ from psycopg.rows import class_row
 
 
 class Step(StrEnum):
-    """A step of a hypervisor: the first three belong to ``ensure_running``; ANY is one of a call, by chance."""
+    """A step of a hypervisor call.
+
+    VOLUME, NETWORK and BOOT are the steps of ``ensure_running``. ANY is a random step of a call.
+    """
 
     VOLUME = "volume"
     NETWORK = "network"
@@ -34,7 +37,7 @@ class Step(StrEnum):
 
 
 class FaultKind(StrEnum):
-    """The failure of a call: a transient error, a permanent error, or no answer."""
+    """The failure of a call: a transient error, a permanent error, or no response (HANG)."""
 
     TRANSIENT = "transient"
     PERMANENT = "permanent"
@@ -42,7 +45,7 @@ class FaultKind(StrEnum):
 
 
 class HangEffect(StrEnum):
-    """The effect of a call that was not answered."""
+    """The effect of a call without a response: DONE if it was executed nevertheless, UNDONE if not."""
 
     DONE = "done"
     UNDONE = "undone"
@@ -50,18 +53,19 @@ class HangEffect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FaultRule:
-    """A rule about the calls that fail, and about their failure.
+    """A rule that makes calls fail.
 
     Attributes:
-        step: the step that fails; ANY: one step of the call by chance, and also calls that find
-            everything as asked (a host that does not answer at all).
-        kind: TRANSIENT and PERMANENT fail with ``reason``, leaving what was made before the step.
-        host: the host's name or uuid; None: every host.
-        rate: the share of matching calls that it strikes, 0 to 1.
-        remaining: times that it will still strike; None: for ever.
-        hang_ms: a HANG shorter than the caller's timeout only delays; None: until the timeout.
-        effect: of a HANG that outlasts the caller; None: either, by chance.
-        id: given by ``add_fault``.
+        step: the step that fails. ANY: a random step of the call. ANY also affects calls that have nothing to do,
+            like a host that does not answer at all.
+        kind: the failure. TRANSIENT and PERMANENT fail with ``reason``; the effects of earlier steps remain.
+        host: the host's name or uuid. None: all hosts.
+        rate: the share of matching calls that fail, from 0 to 1.
+        remaining: the number of further failures. None: unlimited.
+        hang_ms: the duration of a HANG. If it is shorter than the caller's timeout, the call is only delayed. None:
+            until the timeout.
+        effect: the effect of a HANG that lasts until the timeout. None: random.
+        id: the id of the rule, which ``add_fault`` returns.
     """
 
     step: Step
@@ -82,7 +86,7 @@ class FaultRule:
 
 
 class Distribution(StrEnum):
-    """The distribution of a step's duration: see ``Latency``."""
+    """The distribution of a step's duration, as described for ``Latency``."""
 
     FIXED = "fixed"
     UNIFORM = "uniform"
@@ -92,10 +96,10 @@ class Distribution(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Latency:
-    """The duration of a step in ms, never below 0 and times the latency scale.
+    """The duration of a step in ms, which is multiplied by the latency scale and never negative.
 
-    FIXED: the mean. UNIFORM: mean - spread to mean + spread. EXPONENTIAL: of that mean. NORMAL: of
-    that mean, with the spread as standard deviation.
+    FIXED: always the mean. UNIFORM: from mean - spread to mean + spread. EXPONENTIAL: with this mean. NORMAL: with
+    this mean, and the spread as standard deviation.
     """
 
     step: Step
@@ -110,7 +114,7 @@ class Latency:
 
 
 def add_fault(connection: Connection, rule: FaultRule) -> int:
-    """Apply ``rule`` from the next call on; returns its id.
+    """Add a rule, which applies from the next call on, and return its id.
 
     Raises:
         psycopg.errors.CheckViolation: the rate is not in 0..1, or a number is negative.
@@ -126,7 +130,7 @@ def add_fault(connection: Connection, rule: FaultRule) -> int:
 
 
 def list_faults(connection: Connection) -> list[FaultRule]:
-    """Return every rule, the oldest first, also those that have no strikes left."""
+    """Return all rules, the oldest first, including rules with no remaining failures."""
     with connection.cursor(row_factory=class_row(FaultRule)) as cursor:
         return cursor.execute(
             "SELECT id, host, step, kind, rate, remaining, reason, hang_ms, effect"
@@ -135,14 +139,14 @@ def list_faults(connection: Connection) -> list[FaultRule]:
 
 
 def clear_faults(connection: Connection, ids: Sequence[int] | None = None) -> int:
-    """Remove these rules, or all; returns how many there were."""
+    """Delete the rules with these ids, or all rules if ``ids`` is None. Return the number of deleted rules."""
     if ids is None:
         return connection.execute("DELETE FROM simulator.fault_rules").rowcount
     return connection.execute("DELETE FROM simulator.fault_rules WHERE id = ANY (%s)", [list(ids)]).rowcount
 
 
 def set_latency(connection: Connection, latency: Latency) -> None:
-    """Set how long the step takes from the next call on.
+    """Set the duration of a step from the next call on.
 
     Raises:
         psycopg.errors.CheckViolation: the step is ANY, or a number is negative.
@@ -164,16 +168,18 @@ def list_latencies(connection: Connection) -> list[Latency]:
 
 
 def clear_latencies(connection: Connection) -> None:
-    """Remove all delays and the scale."""
+    """Delete all latencies, and set the latency scale to 1."""
     connection.execute("DELETE FROM simulator.latencies")
     set_latency_scale(connection, 1.0)
 
 
 def set_latency_scale(connection: Connection, scale: float) -> None:
-    """Multiply every latency: 0 switches them off, 0.1 is ten times faster than life.
+    """Set the factor by which all latencies are multiplied.
+
+    0 switches them off.
 
     Raises:
-        psycopg.errors.CheckViolation: it is negative.
+        psycopg.errors.CheckViolation: the factor is negative.
     """
     connection.execute("UPDATE simulator.settings SET latency_scale = %s", [scale])
 
@@ -185,32 +191,37 @@ def latency_scale(connection: Connection) -> float:
 
 
 def cut_off(connection: Connection, host: str) -> bool:
-    """Make a host (name or uuid) unreachable while its guests continue. Return False if there is no such host."""
+    """Make a host (name or uuid) unreachable while its guests continue.
+
+    Returns False if the host does not exist.
+    """
     return _set_reach(connection, host, cut_off=True)
 
 
 def join_again(connection: Connection, host: str) -> bool:
-    """Make a host reachable again. Guests that were started elsewhere in the meantime then run twice."""
+    """Make a host (name or uuid) reachable again.
+
+    Returns False if the host does not exist.
+
+    Guests that were started on other hosts in the meantime then run twice.
+    """
     return _set_reach(connection, host, cut_off=False)
 
 
 def break_controller(connection: Connection, host: str) -> bool:
-    """Stop responses of a host's management controller. Return False if there is no host with this name or uuid."""
+    """Stop all responses of a host's management controller. Returns False if the host does not exist."""
     return _set_controller(connection, host, dead=True)
 
 
 def repair_controller(connection: Connection, host: str) -> bool:
-    """Restore responses of a host's management controller.
-
-    Return False if there is no host with this name or uuid.
-    """
+    """Restore the responses of a host's management controller. Returns False if the host does not exist."""
     return _set_controller(connection, host, dead=False)
 
 
 def break_storage(connection: Connection, host: str, pool: UUID) -> bool:
     """Make a pool unreadable for a host (name or uuid) until the pool is repaired.
 
-    Return False if there is no such host.
+    Returns False if the host does not exist.
     """
     broken = connection.execute(
         "INSERT INTO simulator.broken_units SELECT uuid, %s FROM simulator.hosts"

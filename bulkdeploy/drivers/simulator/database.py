@@ -1,7 +1,7 @@
-"""The database with the state of the simulated hypervisors: its URL and its creation.
+"""The database that contains the state of the simulated hypervisors: its URL and its creation.
 
-It lies on the given server, apart from the product's own database, so that what is really running
-can be compared with what the product believes.
+It is separate from the service's own database, so that the real state of guests can be compared with the rows of
+the service.
 """
 
 import hashlib
@@ -14,7 +14,7 @@ from psycopg import Connection, sql
 
 SUFFIX = "_simulator"
 LONGEST_NAME = 63
-"""Bytes of a PostgreSQL identifier."""
+"""The largest length of a PostgreSQL identifier, in bytes."""
 
 TABLES_FILE = "tables.sql"
 CODE_FILES = (
@@ -25,21 +25,24 @@ CODE_FILES = (
     "running.sql",
     "batches.sql",
 )
-"""In the order in which they must be run."""
+"""The files of the simulator's functions, in the order in which they must be executed."""
 
 FENCE_DAYS = 30
-"""How long the fence of a guest that is gone is remembered, in days."""
+"""The number of days for which the fence of a deleted guest is stored."""
 
 ADVISORY_LOCK = 0x51B0_1A70
-"""Held while the database or its schema is made; any number that nothing else on the server uses."""
+"""The key of the lock that is held while the database or its schema is created.
+
+No other program on the server may use the key.
+"""
 
 
 def derived_url(database_url: str) -> str:
-    """Return the URL of the simulator's database beside the product's: the same, with SUFFIX on its name.
+    """Return the URL of the simulator's database: the service's URL with SUFFIX appended to the database name.
 
     Raises:
-        ValueError: the URL names no database, or the new name is longer than PostgreSQL allows
-            (it would be cut, and two databases could become one).
+        ValueError: the URL names no database, or the new name is longer than PostgreSQL allows. PostgreSQL would
+            cut the name, and two databases could become one.
     """
     name = database_name(database_url) + SUFFIX
     if len(name.encode()) > LONGEST_NAME:
@@ -48,10 +51,10 @@ def derived_url(database_url: str) -> str:
 
 
 def database_name(url: str) -> str:
-    """Return the database that a ``postgresql://`` URL names.
+    """Return the name of the database in a ``postgresql://`` URL.
 
     Raises:
-        ValueError: it names none.
+        ValueError: the URL names no database.
     """
     name = unquote(urlsplit(url).path.removeprefix("/"))
     if not name:
@@ -60,12 +63,12 @@ def database_name(url: str) -> str:
 
 
 def connect(url: str, *, autocommit: bool = True) -> Connection:
-    """Return a connection to a ``postgresql://`` URL; SQLAlchemy's ``postgresql+psycopg://`` is taken too."""
+    """Connect to a database. SQLAlchemy's ``postgresql+psycopg://`` URLs are also accepted."""
     return psycopg.connect(conninfo(url), autocommit=autocommit, application_name="bulkdeploy-simulator")
 
 
 def conninfo(url: str) -> str:
-    """``url`` as libpq reads it."""
+    """Return a database URL in the format of libpq, without SQLAlchemy's driver name."""
     scheme, separator, rest = url.partition("://")
     return f"{scheme.partition('+')[0]}{separator}{rest}"
 
@@ -73,13 +76,11 @@ def conninfo(url: str) -> str:
 def ensure_database(url: str) -> None:
     """Create the database, its tables and its functions if they are missing.
 
-    Several processes may do so at the same time.
-
-    Existing state is kept, except fences of guests that were deleted FENCE_DAYS ago. Functions of another release
-    are replaced; calls that run at that moment fail.
+    Several processes may do so at the same time. Existing state is kept, except fences of guests that were deleted
+    more than FENCE_DAYS days ago. Functions of another release are replaced; calls that run at that moment fail.
 
     Raises:
-        psycopg.Error: the server does not answer, or does not let us make the database.
+        psycopg.Error: the server does not answer, or does not allow the creation of the database.
         ValueError: the URL names no database.
     """
     _create_database(url)
@@ -97,14 +98,14 @@ def ensure_database(url: str) -> None:
 
 
 def drop_database(url: str) -> None:
-    """Remove the database with all simulated hosts and guests, disconnecting who uses it."""
+    """Delete the database with all simulated hosts and guests. Open connections are closed."""
     with connect(_with_database(url, "postgres")) as connection:
         name = sql.Identifier(database_name(url))
         connection.execute(sql.SQL("DROP DATABASE IF EXISTS {} WITH (FORCE)").format(name))
 
 
 def clear_state(connection: Connection) -> None:
-    """Forget every host, guest, volume, fault rule and latency, as if just made."""
+    """Delete all hosts, guests, volumes, fault rules and latencies, as in a new database."""
     connection.execute(
         "TRUNCATE simulator.hosts, simulator.guests, simulator.stray_guests, simulator.volumes,"
         " simulator.broken_units, simulator.files, simulator.fault_rules, simulator.latencies RESTART IDENTITY"
@@ -115,7 +116,7 @@ def clear_state(connection: Connection) -> None:
 def _create_database(url: str) -> None:
     name = database_name(url)
     with suppress(psycopg.OperationalError), connect(url):
-        return  # it is there, and an account that may not see "postgres" is good enough
+        return  # the database exists; the account may lack access to "postgres"
     with connect(_with_database(url, "postgres")) as connection:
         connection.execute("SELECT pg_advisory_lock(%s)", [ADVISORY_LOCK])
         if connection.execute("SELECT FROM pg_database WHERE datname = %s", [name]).fetchone() is None:
@@ -125,9 +126,9 @@ def _create_database(url: str) -> None:
 
 
 def _forget_old_fences(connection: Connection) -> None:
-    """Delete rows of guests that were deleted long ago.
+    """Delete the rows of guests that were deleted more than FENCE_DAYS days ago.
 
-    No call is delayed so long that their fences still matter.
+    No call is delayed for so long that their fences still matter.
     """
     connection.execute(
         "DELETE FROM simulator.guests WHERE power = 'Absent' AND changed < now() - %s * interval '1 day'",

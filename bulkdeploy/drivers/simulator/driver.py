@@ -1,9 +1,9 @@
 """The driver for simulated hosts, which have state, capacity, latency and faults (one file: one driver).
 
-State lies in a database apart from the product's (``database``) and every call is one round trip and
-one durable transaction there (``calls.sql``). Time that steps take is slept afterwards, without a
-connection, so that hundreds of calls in flight need few of them. That is also how a real hypervisor behaves
-towards a caller that dies while it waits: what it was asked to do gets done.
+The state is in a database of its own (``database``), and every call is one round trip and one durable transaction
+in that database (``calls.sql``). The simulated duration is slept afterwards without a connection, so that few
+connections suffice for hundreds of concurrent calls. A caller that dies while it waits does not undo its call, as
+with a real hypervisor.
 """
 
 import random
@@ -63,7 +63,7 @@ from bulkdeploy.drivers.simulator.options import SimulatorOptions
 from bulkdeploy.drivers.simulator.usage import usage_of
 
 ABSENT = "Absent"
-"""The power of a guest that is not there."""
+"""The power state of a guest that does not exist."""
 
 STRAYS: LiteralString = (
     "SELECT guest_uuid, host_uuid, 'Running', 1, 0, 0, '{}'::uuid[], NULL::uuid[], NULL::uuid"
@@ -97,19 +97,18 @@ class SimulatorDriver(
     HostFiles,
     BatchDriver,
 ):
-    """The driver over the simulator's database, which ``ensure_database`` has made.
+    """The driver for the hypervisors in the simulator's database, which ``ensure_database`` has created.
 
-    An answered call survives a power cut. Flushes of calls that end together are one flush
-    (PostgreSQL's group commit), so throughput grows with the calls in flight. ``durable=False``
-    does not wait for the flush: a crash of the database server may then take back the last half
-    second of answered calls, which is a failure worth trying, and faster.
+    A call that returned survives a power failure. Calls that end together share one flush to disk (PostgreSQL's
+    group commit), so throughput grows with the number of concurrent calls.
 
     Args:
-        url: ``postgresql://`` URL of the simulator's database.
-        pool_size: most connections held; a call needs one for about a millisecond.
-        durable: see above.
+        url: the ``postgresql://`` URL of the simulator's database.
+        pool_size: the largest number of connections. A call needs one for about a millisecond.
+        durable: if False, calls do not wait for the flush. They are faster, and a crash of the database server may
+            undo the calls of the last half second, which tests can use as a fault.
         seed: makes faults and latencies repeatable for a single-threaded caller.
-        sleep: what passes the time, in seconds.
+        sleep: waits for a number of seconds.
     """
 
     options_model = SimulatorOptions
@@ -138,11 +137,13 @@ class SimulatorDriver(
         return cls(url, pool_size=options.pool_size, durable=options.durable)
 
     def begin(self, calls: Sequence[GuestCall], *, timeout_s: float) -> Sequence[Answer]:
-        """Execute the calls of a batch in one transaction. The duration of each call is slept in its own answer.
+        """Execute the calls of a batch in one transaction.
 
-        A start that exceeds the capacity of its host is a transient error, because another host may have capacity.
-        A forced stop takes no time, and also ends a guest that hangs during its shutdown. The deletion of a guest
-        fails if the guest is on another host or if another guest uses a volume.
+        The duration of each call is slept in its own answer.
+
+        A start that exceeds the capacity of its host is a transient error. A forced stop takes no time, and also
+        ends a guest that hangs during its shutdown. The deletion of a guest fails if the guest is on another host
+        or if another guest uses one of the volumes.
         """
         ends = [SimulatedCall(STEPS[type(call)], call.host, call.fence, timeout_s) for call in calls]
         alone = [partial(self._alone, call, timeout_s) for call in calls]
@@ -158,7 +159,7 @@ class SimulatorDriver(
         except DriverError as error:
             if error.unanswered or len(calls) == 1:
                 return [partial(end.fail, error) for end in ends]
-            return alone  # one of them cannot even be read
+            return alone  # the database could not parse one of the calls
         return [
             again if row[1] == BUSY else partial(self._wait, end, row[1:])
             for end, again, row in zip(ends, alone, rows, strict=True)
@@ -202,14 +203,21 @@ class SimulatorDriver(
                 self.ensure_copy_gone(host, guest_uuid, fence=fence, timeout_s=timeout_s)
 
     def ensure_volume_absent(self, pool_uuid: UUID, volume_uuid: UUID, *, timeout_s: float) -> None:
-        """Delete a volume. It is a transient error if a guest uses the volume."""
+        """Delete a volume.
+
+        Raises:
+            DriverError: a guest uses the volume. The error is transient.
+        """
         query = "SELECT * FROM simulator_code.ensure_volume_absent(%s, %s, %s, %s)"
         self._call(query, [pool_uuid, volume_uuid], SimulatedCall("delete", None, None, timeout_s))
 
     def ensure_migrated(
         self, source: HostAddress, destination: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float
     ) -> None:
-        """Migrate a guest. Faults apply at the destination. A destination without capacity is a transient error."""
+        """Migrate a guest.
+
+        Faults of the destination apply. A destination without capacity is a transient error.
+        """
         self._call(
             "SELECT * FROM simulator_code.ensure_migrated(%s, %s, %s, %s, %s, %s)",
             [source.uuid, destination.uuid, guest.uuid],
@@ -219,7 +227,10 @@ class SimulatorDriver(
     def activity_mark(
         self, host: HostAddress, other: HostAddress, volumes: Sequence[tuple[UUID, UUID]], *, timeout_s: float
     ) -> str | None:
-        """Return a new mark on each call while the host has power and running guests, which write all the time."""
+        """Return a new text on each call while the host has power and running guests, which write all the time.
+
+        Returns an empty text otherwise.
+        """
         del volumes
         query: LiteralString = (
             "SELECT CASE WHEN EXISTS (SELECT FROM simulator.guests g JOIN simulator.hosts h ON h.uuid = g.host_uuid"
@@ -240,9 +251,9 @@ class SimulatorDriver(
     def look_at_hosts(
         self, hosts: Sequence[HostAddress], *, timeout_s: float
     ) -> list[Sequence[Guest] | DriverError]:
-        """Return whether each host answers, with one query for all hosts.
+        """Return an error for each host that is off or unreachable, with one query for all hosts.
 
-        Guests are not listed, and faults do not apply.
+        The results of other hosts are empty, because guests are not listed. Faults do not apply.
         """
         query = "SELECT uuid, is_off FROM simulator.hosts WHERE is_off OR is_cut_off"
         seen = self._link.request(
@@ -258,7 +269,7 @@ class SimulatorDriver(
         ]
 
     def usage_of_hosts(self, hosts: Sequence[HostAddress], *, timeout_s: float) -> list[HostUsage | DriverError]:
-        """Return figures that grow with the time for which guests run. Faults do not apply."""
+        """Return usage figures that grow with the time for which guests run. Faults do not apply."""
         return usage_of(self._link, hosts, timeout_s)
 
     @override
@@ -273,7 +284,13 @@ class SimulatorDriver(
         return {guest: guest in answering for guest in guests}
 
     def admit_host(self, host: NewHost, *, timeout_s: float) -> HostModel:
-        """Register a host whose hardware is given by its URL (see ``model``). Any credentials are accepted."""
+        """Register a host whose hardware is given by its URL (see ``model``).
+
+        Any credentials are accepted.
+
+        Raises:
+            DriverError: the URL is invalid.
+        """
         (answer,) = self.admit_hosts([host], timeout_s=timeout_s)
         if isinstance(answer, DriverError):
             raise answer
@@ -316,7 +333,7 @@ class SimulatorDriver(
     def ensure_devices(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
         """Change the devices of a running guest.
 
-        A call that fails has created its volumes but attached none of them.
+        A call that fails may have created volumes, but attached none of them.
         """
         self._call(
             "SELECT done.* FROM (SELECT %s::jsonb AS nics, %s::uuid[] AS made) given,"
@@ -336,7 +353,10 @@ class SimulatorDriver(
         )
 
     def ensure_drive(self, host: HostAddress, guest: GuestSpec, *, fence: int, timeout_s: float) -> None:
-        """Insert an ISO into the drive of a guest, or empty the drive. Every simulated guest has a drive."""
+        """Insert ``guest.iso_uuid`` into the guest's drive, or empty the drive.
+
+        Every simulated guest has a drive.
+        """
         self._call(
             "SELECT * FROM simulator_code.ensure_drive(%s, %s, %s::uuid, %s, %s, %s)",
             [host.uuid, guest.uuid, guest.iso_uuid],
@@ -405,7 +425,8 @@ class SimulatorDriver(
     def list_guests(self) -> Iterator[Guest]:
         """List all guests.
 
-        A guest that exists during the whole call is listed once, and once more for each unreachable copy.
+        A guest that exists during the whole call is listed once, and once more for each copy on an unreachable
+        host.
         """
         for row in self._link.pages(f"{STRAYS} WHERE guest_uuid > %s ORDER BY guest_uuid LIMIT %s"):
             yield _guest(row)
@@ -413,7 +434,7 @@ class SimulatorDriver(
             yield _guest(row)
 
     def list_seen_guests(self, unseen: dict[UUID, str]) -> Iterator[Guest]:
-        """List the guests of hosts that can be reached. Hosts that are off or cut off are added to ``unseen``."""
+        """List the guests of reachable hosts. Hosts that are off or cut off are added to ``unseen``."""
         query = "SELECT uuid, name FROM simulator.hosts WHERE is_off OR is_cut_off"
         rows = self._link.request("list", ANY_HOST, lambda link: link.execute(query).fetchall())
         unseen.update((uuid, f"host {name} does not answer") for uuid, name in rows)
@@ -513,10 +534,10 @@ class SimulatorDriver(
         self._link.request("sync", ANY_HOST, at_leisure(lambda connection: sync_hosts(connection, hosts)))
 
     def adopt_guests(self, guests: Sequence[AdoptedGuest]) -> int:
-        """Take guests as running; see ``inventory.adopt_guests``.
+        """Record guests as running, as ``inventory.adopt_guests`` does, and return how many are new.
 
         Raises:
-            DriverError: see there, or the database does not answer.
+            DriverError: a host is unknown, a guest contradicts the stored state, or the database does not answer.
         """
         return self._link.request(
             "adopt", ANY_HOST, at_leisure(lambda connection: adopt_guests(connection, guests))
@@ -527,7 +548,11 @@ class SimulatorDriver(
         self._link.close()
 
     def _call(self, query: LiteralString, parameters: list[object], call: SimulatedCall) -> str | None:
-        """Execute a call and return its result."""
+        """Execute a call, sleep for its simulated duration, and return its result.
+
+        Raises:
+            DriverError: the call failed.
+        """
         draw = self._random.random()
         everything = [*parameters, *([] if call.fence is None else [call.fence]), call.timeout_s * 1000, draw]
         row = self._link.request(

@@ -1,7 +1,7 @@
 """The inventory of the simulated hypervisors: hosts and running guests.
 
-Set-based: COPY into a temporary table, then one statement. 25,000 hosts or 100,000 guests are a
-matter of seconds.
+Many rows are written at once, by COPY into a temporary table and one statement. 25,000 hosts or 100,000 guests take
+seconds.
 """
 
 from collections.abc import Callable, Sequence
@@ -47,7 +47,7 @@ class HostUse:
 
 @dataclass(frozen=True, slots=True)
 class AdoptedGuest:
-    """A guest that runs on a host already, with its volumes. Nics are not looked at."""
+    """A guest that already runs on a host, with its volumes. NICs are ignored."""
 
     host_uuid: UUID
     spec: GuestSpec
@@ -56,13 +56,15 @@ class AdoptedGuest:
 T = TypeVar("T")
 
 ONE_AT_A_TIME = "LOCK TABLE simulator.hosts IN SHARE UPDATE EXCLUSIVE MODE"
-"""Both loaders lock many host rows; calls, which lock one, go on."""
+"""Serializes the loaders, because each locks many host rows. Calls lock one row and are not blocked."""
 
 
 def sync_hosts(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
-    """Add these hosts, or update the sizes and limits of existing ones. Other hosts are not changed.
+    """Add these hosts, or update the sizes and limits of existing ones.
 
-    A limit below the present usage is accepted, and only prevents further starts.
+    Other hosts are not changed.
+
+    A limit below the current usage is accepted and only prevents further starts.
     """
     with connection.transaction():
         connection.execute(ONE_AT_A_TIME)
@@ -103,7 +105,7 @@ def switch_on(connection: Connection, hosts: Sequence[SimulatedHost]) -> None:
 
 
 def at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
-    """``work`` in one transaction that may take longer than a call."""
+    """Return a function that runs ``work`` in one transaction without a statement timeout."""
 
     def all_or_nothing(connection: Connection) -> T:
         with connection.transaction():
@@ -114,7 +116,7 @@ def at_leisure(work: Callable[[Connection], T]) -> Callable[[Connection], T]:
 
 
 def promising(uuid: UUID, model: HostModel, promise: HostPromise) -> SimulatedHost:
-    """Return a host of this model that promises so much of itself, rounded down as in the ledger."""
+    """Return a host with this hardware and the limits in ``promise``, rounded down as in the ledger."""
     return SimulatedHost(
         uuid=uuid,
         name=model.name,
@@ -139,13 +141,13 @@ def set_overcommit(connection: Connection, uuids: Sequence[UUID], cpu: Decimal, 
 
 
 def adopt_guests(connection: Connection, guests: Sequence[AdoptedGuest]) -> int:
-    """Take these guests as running, with their volumes; returns how many were not there before.
+    """Record these guests as running, with their volumes, and return how many were not recorded before.
 
-    Repeating it is harmless. They are facts, so they are taken even above a host's limits; calls
-    wait while it runs. All or none.
+    The call may be repeated. Guests are accepted even above a host's limits, because they run already. Calls wait
+    meanwhile. Either all guests are recorded or none.
 
     Raises:
-        DriverError: a host is not known, or a guest is there in another way than told.
+        DriverError: a host is unknown, or a guest exists in another state or on another host.
     """
     with connection.transaction():
         connection.execute(ONE_AT_A_TIME)
@@ -188,7 +190,7 @@ def list_hosts(connection: Connection) -> list[HostUse]:
 
 @dataclass(frozen=True, slots=True)
 class PlacedGuest:
-    """A guest that is on a host, for people: sizes in cores, MHz and MiB, volumes as a number."""
+    """A guest on a host, for output: sizes in cores, MHz per core and MiB, and the number of its volumes."""
 
     uuid: UUID
     name: str
@@ -201,7 +203,7 @@ class PlacedGuest:
 
 
 def list_placed_guests(connection: Connection, host: str | None = None) -> list[PlacedGuest]:
-    """Return every guest on a host, or on the host with that name or uuid, by host and name."""
+    """Return all guests on hosts, or on the host with this name or uuid, ordered by host and name."""
     with connection.cursor(row_factory=class_row(PlacedGuest)) as cursor:
         return cursor.execute(
             "SELECT g.uuid, g.name, h.name AS host_name, g.power, g.cpu_number, g.cpu_mhz, g.memory_mib,"

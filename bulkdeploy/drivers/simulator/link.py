@@ -1,4 +1,4 @@
-"""Connections to the simulator's database, and the retries of calls whose connection broke."""
+"""Connections to the simulator's database, with retries after broken connections."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -16,27 +16,30 @@ from bulkdeploy.drivers.simulator.database import conninfo
 T = TypeVar("T")
 
 PAGE_ROWS = 5000
-"""Rows that the lists fetch at a time; between pages no connection is held."""
+"""The number of rows that lists read at a time. No connection is held between pages."""
 
 STATEMENT_TIMEOUT_MS = 30_000
-"""After this long in the database a call has failed; it is rolled back."""
+"""The time limit of a statement in milliseconds. After that the call fails and is rolled back."""
 
 CONNECTION_WAIT_S = 10.0
-"""A call that gets no connection within this, or its own patience, has failed: nothing was asked."""
+"""The longest time that a call waits for a connection, in seconds.
+
+After this time, or after the call's own time limit, the call fails without any effect.
+"""
 
 RECONNECT_S = 5.0
-"""A connection attempt is repeated for this long, then given up; the next call starts a new one."""
+"""The time for which a connection attempt is repeated, in seconds. The next call starts a new attempt."""
 
 DEADLOCK = "40P01"
 
 
 class SimulatorLink:
-    """A few connections that many threads share.
+    """A small pool of connections that many threads share.
 
     Args:
-        url: ``postgresql://`` URL of the simulator's database.
-        pool_size: most connections held.
-        durable: wait until what was committed would survive a power cut.
+        url: the ``postgresql://`` URL of the simulator's database.
+        pool_size: the largest number of connections.
+        durable: whether a commit waits until its data would survive a power failure.
     """
 
     def __init__(self, url: str, *, pool_size: int, durable: bool) -> None:
@@ -59,12 +62,14 @@ class SimulatorLink:
     def request(
         self, step: str, host: str, work: Callable[[Connection], T], *, patience_s: float = CONNECTION_WAIT_S
     ) -> T:
-        """Run ``work`` with a connection, and repeat it after a lost connection or a deadlock.
+        """Run ``work`` with a connection, and return its result.
+
+        Repeat it after a lost connection or a deadlock.
 
         A repetition is harmless, because every request of the driver is idempotent or only reads.
 
         Raises:
-            DriverError: in ``step``, or in ``connect`` where the database does not answer.
+            DriverError: the database rejected the request (``step``), or does not answer (``connect``).
         """
         wait_s = min(patience_s, CONNECTION_WAIT_S)
         for is_last in (False, False, True):
@@ -78,15 +83,16 @@ class SimulatorLink:
                 if is_last or self._pool.closed:
                     raise DriverError("connect", host, str(error), transient=True, unanswered=True) from error
                 if error.sqlstate != DEADLOCK:
-                    self._pool.check()  # a restarted server leaves dead connections behind
+                    self._pool.check()  # discard the dead connections of a restarted server
             except psycopg.Error as error:
                 raise DriverError(step, host, str(error), transient=False) from error
         raise AssertionError("the last attempt returns or raises")
 
     def pages(self, query: LiteralString) -> Iterator[TupleRow]:
-        """Yield all rows of a query that takes the uuid to begin after and how many rows.
+        """Yield all rows of a query, read in pages.
 
-        Its first column is a uuid.
+        The first column of the query is a uuid. Its parameters are the uuid after which a page begins and the
+        number of rows.
         """
         last = UUID(int=0)
         while True:

@@ -1,8 +1,8 @@
 """The hardware of a simulated machine, which an operator describes by its URL.
 
-``http://any/path`` is a host of the size that CloudStack's own simulator gives its hosts; a query makes it
-another: ``http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144``. Its name is made of the url's
-host and path, ``http://10.0.1.7/host7`` is ``host7``. A pool holds 1 TiB, or what ``?size_gib=`` says.
+``http://any/path`` is a host of the size of the hosts in CloudStack's own simulator. The query of the URL changes
+the size: ``http://rack1/host7?cpu_cores=64&cpu_mhz=2500&memory_mib=262144``. The host's name consists of the URL's
+host and path; ``http://10.0.1.7/host7`` is ``host7``. A pool has 1 TiB, or the size in ``?size_gib=``.
 """
 
 import re
@@ -30,7 +30,7 @@ LONGEST_NAME = 63
 
 
 def read_host(host: NewHost) -> HostModel | DriverError:
-    """Return the host that a URL describes, or the error that the URL describes an impossible host.
+    """Return the hardware that a host's URL describes, or an error for invalid sizes.
 
     A URL without an IPv4 address gets an address of the loopback network, which no real host has.
     """
@@ -54,17 +54,20 @@ def read_host(host: NewHost) -> HostModel | DriverError:
 
 
 def read_pool_url(url: str) -> int:
-    """Return the size of the pool behind a url, in bytes.
+    """Return the size of the pool with this URL, in bytes.
 
     Raises:
-        DriverError: the query says something that no pool can be.
+        DriverError: the query contains an invalid size.
     """
     return _sizes(urlsplit(url).query, POOL_SIZE, POOL_MOST)["size_gib"] * GIB
 
 
 @lru_cache
 def _host_sizes(query: str) -> Mapping[str, int]:
-    """Many hosts have one query."""
+    """Return the sizes in the query of a host's URL.
+
+    Results are cached, because many hosts have the same query.
+    """
     return _sizes(query, HOST_SIZE, HOST_MOST)
 
 
@@ -73,7 +76,7 @@ def _sizes(query: str, defaults: Mapping[str, int], most: Mapping[str, int]) -> 
     for key, written in parse_qsl(query, keep_blank_values=True):
         least = 0 if key in MAY_BE_ZERO else 1
         if key not in defaults:
-            raise _refused(f"{key[:40]} is none of {', '.join(defaults)}")
+            raise _refused(f"unknown size {key[:40]}; the sizes are {', '.join(defaults)}")
         if not re.fullmatch(r"[0-9]{1,10}", written, re.ASCII) or not least <= int(written) <= most[key]:
             raise _refused(f"{key} must be a whole number from {least} to {most[key]}, not {written[:40]!r}")
         sizes[key] = int(written)
@@ -85,7 +88,7 @@ def _refused(reason: str) -> DriverError:
 
 
 def _name(place: str) -> str:
-    """Return a host name of letters, digits and hyphens."""
+    """Return a host name of letters, digits and hyphens that begins with a letter."""
     words = re.sub(r"[^A-Za-z0-9]+", "-", place).strip("-")
     return (words if words[:1].isalpha() else f"host-{words}")[:LONGEST_NAME].strip("-")
 

@@ -9,12 +9,12 @@ class SimulatorOptions(DriverOptions):
     """Options of ``[driver.simulator]``."""
 
     url: SecretStr = Field(
-        description="PostgreSQL database in which simulated hypervisors keep their guests. "
-        "Unset: the one beside database_url, with _simulator after its name."
+        description="PostgreSQL database that contains the simulated hypervisors and guests. "
+        "Unset: database_url with _simulator appended to the database name."
     )
-    pool_size: int = Field(default=8, ge=1, le=500, description="Most connections to it that one process holds.")
+    pool_size: int = Field(default=8, ge=1, le=500, description="The largest number of connections of one process.")
     durable: bool = Field(
-        default=True, description="Wait until an answered call would survive a power cut; false is faster."
+        default=True, description="Whether a call that returned survives a power failure; false is faster."
     )
 
 

@@ -1,4 +1,4 @@
-"""Usage of simulated hosts and guests: figures that grow with the time for which a guest has run."""
+"""The usage of simulated hosts and guests: figures that grow with the time for which guests run."""
 
 from collections import defaultdict
 from collections.abc import Sequence
@@ -21,11 +21,11 @@ _GUESTS = (
     " FROM simulator.guests WHERE power = 'Running' AND host_uuid = ANY(%s)"
 )
 SYSTEM_MIB = 512
-"""Memory that a simulated host needs itself."""
+"""The memory that a simulated host needs for itself, in MiB."""
 
 
 def usage_of(link: SimulatorLink, hosts: Sequence[HostAddress], timeout_s: float) -> list[HostUsage | DriverError]:
-    """Return the usage of each host. Hosts that are off or cut off return an error.
+    """Return the usage of each host in order, or an error for a host that is off, cut off or unknown.
 
     Raises:
         DriverError: the simulator's database does not answer.
@@ -52,9 +52,9 @@ def usage_of(link: SimulatorLink, hosts: Sequence[HostAddress], timeout_s: float
 
 
 def _guest_usage(uuid: UUID, cores: int, memory_mib: int, seconds: float) -> GuestUsage:
-    """Return the usage of a guest.
+    """Return the usage of a guest that has run for ``seconds``.
 
-    Each guest uses 2 to 26 % of its cores, by its uuid, and reads and writes in proportion.
+    Each guest uses 2 to 26 % of its cores, depending on its uuid, and reads and writes in proportion.
     """
     load = 2 + uuid.bytes[15] % 25
     total = int(seconds * load)
@@ -73,7 +73,7 @@ def _guest_usage(uuid: UUID, cores: int, memory_mib: int, seconds: float) -> Gue
 
 
 def _host_usage(uuid: UUID, memory_mib: int, age_ms: int, guests: Sequence[GuestUsage]) -> HostUsage:
-    """Return the usage of a host. Each host uses 5 to 44 % of its cores, by its uuid."""
+    """Return the usage of a host. Each host uses 5 to 44 % of its cores, depending on its uuid."""
     total_ns = age_ms * 10**6
     busy_ns = total_ns * (5 + uuid.bytes[15] % 40) // 100
     return HostUsage(uuid, busy_ns, total_ns, (memory_mib + SYSTEM_MIB) * KIB, guests)

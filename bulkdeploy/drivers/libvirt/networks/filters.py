@@ -8,21 +8,21 @@ from xml.etree import ElementTree as Tree
 from bulkdeploy.domain.networks.security_group_rules import ANY_ICMP, Direction, Protocol, Rule, Traffic
 
 GUARD = "clean-traffic"
-"""libvirt's own filter against spoofing, which reads the nic's parameter IP."""
+"""libvirt's own filter against spoofing. It reads the parameter IP of the NIC."""
 
 FIRST, ALLOWED, LAST = "100", "500", "900"
-"""Priorities: what every guest needs, what rules let through, and the refusal of all else."""
+"""The priorities of rules for the traffic of every guest, for allowed traffic, and for dropping other traffic."""
 
 WAYS = {Direction.INGRESS: "in", Direction.EGRESS: "out"}
 NEIGHBOURS = range(133, 138)
-"""ICMPv6 types without which IPv6 has no neighbours and no router (RFC 4861)."""
+"""The ICMPv6 types that IPv6 needs for finding neighbours and routers (RFC 4861)."""
 
 SERVER, CLIENT = "67", "68"
-"""Ports of DHCP."""
+"""The ports of DHCP servers and clients."""
 
 
 def filter_name(guest_uuid: UUID) -> str:
-    """Return the name of a guest's filter."""
+    """Return the name of a guest's network filter."""
     return f"bulkdeploy-{guest_uuid}"
 
 
@@ -83,5 +83,5 @@ def _traffic(traffic: Traffic) -> dict[str, str]:
 
 
 def is_guarded(xml: str) -> bool:
-    """Return whether a filter keeps guests from spoofing."""
+    """Return whether a network filter prevents a guest from spoofing addresses."""
     return Tree.fromstring(xml).find(f"filterref[@filter='{GUARD}']") is not None  # noqa: S314 - of the daemon

@@ -1,7 +1,8 @@
 """The network filters of guests on their hosts.
 
-A filter with the same name and uuid may be defined again while its guest runs: the daemon then changes the host's
-rules of each of its nics. A guest that moves takes its definition along, and needs its filter there before.
+A filter can be redefined under the same name and uuid while its guest runs: the daemon then updates the rules of
+all NICs of the guest. A migrating guest takes its definition along, so its filter must exist on the destination
+before.
 """
 
 from typing import Any

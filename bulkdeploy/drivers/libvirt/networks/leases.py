@@ -1,8 +1,8 @@
 """Fixed DHCP leases for guests in libvirt's own networks.
 
-A network whose definition has DHCP is served by libvirt's dnsmasq on each host. Where a nic has an address in such
-a network, its MAC gets that one and no other. Entries stay when guests go: they are of MACs that come from nowhere
-else, and make way once their address is used by another NIC.
+libvirt's dnsmasq on each host serves networks whose definition contains DHCP. If a NIC has an address in such a
+network, its MAC address gets exactly this IP address. The entry of a deleted guest remains until another NIC uses
+its IP address. No other device can have its MAC address.
 """
 
 import ipaddress
@@ -13,7 +13,7 @@ from bulkdeploy.drivers.libvirt.domain import Interface
 from bulkdeploy.drivers.libvirt.errors import libvirt
 
 KIND = "network"
-"""Interfaces of such networks."""
+"""The interface type of such networks."""
 
 
 def ensure_lease(connection: Any, interface: Interface) -> None:
@@ -38,9 +38,9 @@ def ensure_lease(connection: Any, interface: Interface) -> None:
 
 
 def _place_of(definition: str, address: str) -> tuple[int, list[dict[str, str]]] | None:
-    """Return the position of the subnet with this address, and its DHCP entries.
+    """Return the index of the subnet that contains this address, and its DHCP entries.
 
-    Return None if there is no such subnet.
+    Returns None if no subnet with DHCP contains the address.
     """
     root = Tree.fromstring(definition)  # noqa: S314 - of the daemon that we drive
     for index, subnet in enumerate(root.findall("ip")):

@@ -1,4 +1,4 @@
-"""NICs of guests: interfaces, filters of security groups, and DHCP leases."""
+"""The network configuration of guests: NICs, filters of security groups, and DHCP leases."""
 
 import ipaddress
 from collections.abc import Collection, Sequence
@@ -50,7 +50,7 @@ class Networks:
         return self._calls.links.run("filter", host, Deadline(timeout_s), filter_guests)
 
     def _filter_again(self, call: HostCall, guest_uuid: UUID, rules: Collection[Rule]) -> bool:
-        """Replace the rules of a guest's network filter.
+        """Replace the rules of a guest's network filter, and return True.
 
         Returns False if the guest has no filter. Such a guest gets a filter only when it is started.
         """
@@ -64,11 +64,11 @@ class Networks:
 
     @property
     def can_filter(self) -> bool:
-        """Return whether libvirt can filter packets of the configured kind of network: on bridges only."""
+        """True if libvirt can filter packets on the configured type of network, as on Linux bridges."""
         return self._calls.options.network not in UNFILTERED
 
     def ensure_filter(self, call: HostCall, guest: GuestSpec) -> bool:
-        """Create the network filter of a guest before the guest starts.
+        """Create the network filter of a guest before the guest starts, and return True.
 
         Returns False, and creates nothing, if the guest is in no security group or the network cannot be filtered.
         """
@@ -82,18 +82,22 @@ class Networks:
         return True
 
     def copy_filter(self, source: HostCall, destination: HostCall, guest_uuid: UUID) -> None:
-        """Copy the guest's filter to the destination before a move."""
+        """Copy the guest's network filter to the destination host before a migration."""
         found = find_filter(source, guest_uuid) if self.can_filter else None
         if found is not None:
             define_filter(destination, found.XMLDesc())
 
     def remove_filter(self, call: HostCall, guest_uuid: UUID) -> None:
-        """Delete the network filter of a guest from a host on which the guest no longer is."""
+        """Delete the network filter of a guest that is no longer on the host."""
         if self.can_filter:
             remove_filter(call, guest_uuid)
 
     def interface(self, nic: NicSpec, named: str | None) -> Interface:
-        """Return a nic with the filter that is ``named``, or with no more than a guard against spoofing."""
+        """Return the libvirt interface of a NIC.
+
+        ``named`` is the name of the guest's network filter. If it is None, the NIC has at most the filter against
+        spoofing.
+        """
         options, kind = self._calls.options, self._calls.options.network
         label = nic.label or options.default_label
         source = options.bridge.format(label=label, vlan=nic.vlan or "")

@@ -1,6 +1,6 @@
 """Files of a host, accessed through a temporary libvirt pool for their folder.
 
-A folder that is not there is made. What is read and written is the daemon's, so root's with ``qemu:///system``.
+A missing folder is created. The daemon reads and writes the files, as root with ``qemu:///system``.
 """
 
 import time
@@ -19,18 +19,15 @@ from bulkdeploy.drivers.libvirt.storage.storage import pool_path
 CHUNK = 64 * 1024
 PERMISSIONS = 0o777
 PASSING = "bulkdeploy-files-"
-"""How pools begin that are there for files of the host."""
+"""The prefix of the names of temporary pools for files of the host."""
 
 LOOKS_S = 0.1
 TAKEN = (libvirt.VIR_ERR_OPERATION_INVALID, libvirt.VIR_ERR_OPERATION_FAILED)
-"""Codes where another call makes a pool of the same folder."""
+"""The codes of errors if another call is creating a pool for the same folder."""
 
 
 def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]:
-    """Return the states of those of these files that exist on a host, by path.
-
-    It implements ``states_of_files``.
-    """
+    """Return the states of these files on a host, by path, for ``states_of_files``. Missing files are omitted."""
     found = {}
     for path in paths:
         at = PurePosixPath(path)
@@ -41,7 +38,7 @@ def read_states(call: HostCall, paths: Sequence[str]) -> Mapping[str, FileState]
 
 
 def write_file(call: HostCall, file: HostFile) -> None:
-    """Write a file to a host, in place of an existing file of this path. It implements ``put_file``."""
+    """Write a file to a host for ``put_file``. An existing file with this path is replaced."""
     at = PurePosixPath(file.path)
     folder = _folder(call, str(at.parent))
     before = _find(folder, at.name)
@@ -96,20 +93,20 @@ def _read(call: HostCall, volume: Any) -> bytes:
 
 
 def _mode(volume: Any) -> int:
-    """Return a file's permission bits, as the daemon finds them now."""
+    """Return the current permission bits of a file."""
     document = Tree.fromstring(volume.XMLDesc())  # noqa: S314 - of the daemon that we drive
     return int(document.findtext("target/permissions/mode", "0"), 8) & PERMISSIONS
 
 
 def _folder(call: HostCall, path: str) -> Any:
-    """Return a folder of a host as a libvirt pool.
+    """Return a libvirt pool for a folder of a host.
 
-    An existing pool of this folder is used. Otherwise a pool is created, and stays for concurrent calls.
+    An existing pool of this folder is used. Otherwise a pool is created, and remains for concurrent calls.
     """
     while True:
         for known in call.connection.listAllStoragePools():
             if known.isActive() and pool_path(known) == path:
-                with suppress(libvirt.libvirtError):  # the folder is gone, or a file is being written there
+                with suppress(libvirt.libvirtError):  # the folder does not exist, or a file is being written
                     known.refresh()
                     return known
         root = Tree.Element("pool", type="dir")

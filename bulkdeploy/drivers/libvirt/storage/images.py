@@ -1,7 +1,7 @@
-"""Images of templates, fetched by URL, checked, and copied once into a pool in chunks.
+"""Images of templates, which are fetched by URL, checked, and copied once into a pool in chunks.
 
-The process that is asked first does it; others wait and see how far it is. An image travels from its url through
-this process to the host, so hosts need no way out and no tools.
+The first process that needs the image copies it; others wait and read its progress. The image is streamed from its
+url through this process to the host, so hosts need neither Internet access nor programs.
 """
 
 import time
@@ -30,7 +30,8 @@ def ensure_copy(call: HostCall, pool: StoragePool, image: TemplateImage, records
     If another caller is copying the image, wait for that copy.
 
     Raises:
-        DriverError: the image cannot be fetched, must not be used, or is not what its checksum says; or time is up.
+        DriverError: the image cannot be fetched, is rejected, or does not match its checksum, or the time has run
+            out.
     """
     while True:
         copy = records.copies.begin(image.uuid, pool.pool.uuid, image.checksum)
@@ -40,13 +41,19 @@ def ensure_copy(call: HostCall, pool: StoragePool, image: TemplateImage, records
             _make(call, pool, image, records, copy)
             return
         if call.deadline.left_s() < LOOKS_S:
-            reason = f"template {image.name} is being put into pool {pool.pool.name} ({copy.percent} % are there)"
+            reason = f"template {image.name} is being copied into pool {pool.pool.name} ({copy.percent} %)"
             raise DriverError(STEP, call.host.name, reason, transient=True)
         time.sleep(LOOKS_S)
 
 
 def _make(call: HostCall, pool: StoragePool, image: TemplateImage, records: Records, copy: TemplateCopy) -> None:
-    """Fetch an image and write it into the pool. An image that is rejected leaves no file in the pool."""
+    """Fetch an image and write it into the pool.
+
+    A failed attempt leaves no file in the pool.
+
+    Raises:
+        DriverError: the image cannot be fetched or is rejected, or another attempt has taken over.
+    """
     copies, key = records.copies, (image.uuid, pool.pool.uuid, copy.attempt)
     name, made = copy_name(image.uuid, copy.attempt), False
     try:
@@ -60,9 +67,7 @@ def _make(call: HostCall, pool: StoragePool, image: TemplateImage, records: Reco
                 image_format = FORMATS[image.image_format.upper()]
                 pool.put(name, image_format, opened.chunks(partial(copies.report, *key)), opened.file_bytes)
             except BaseException:
-                with suppress(
-                    DriverError, CephError, libvirt.libvirtError
-                ):  # a part that stays goes with the next attempt
+                with suppress(DriverError, CephError, libvirt.libvirtError):  # the next attempt deletes the rest
                     pool.remove(name)
                 raise
         made = True

@@ -1,4 +1,4 @@
-"""The kinds of storage pools that hosts of libvirt can have, and their common protocol."""
+"""The types of storage pools that libvirt hosts can have, and their common protocol."""
 
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -22,28 +22,31 @@ class StoragePool(Protocol):
     pool: Pool
 
     def volume_name(self, volume_uuid: UUID) -> str:
-        """Return the name of a volume in the pool."""
+        """Return the name of a volume's file or image in the pool."""
 
     def source(self, name: str) -> DiskSource:
         """Return the file or image with this name as the source of a disk."""
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
-        """Create a volume unless it exists, and return it as a disk that is at least as large as asked."""
+        """Create a volume unless it exists, enlarge it to the requested size, and return it as a disk."""
 
     def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
-        """Keep all others from writing to a volume, if ``check`` raises no error."""
+        """Block all clients that have a volume open for writing.
+
+        ``check`` is called first and may raise an error.
+        """
 
     def size_of_copy(self, backing: Backing) -> int:
-        """Return the size in bytes of a template's disk."""
+        """Return the size of the disk in a template's copy in bytes."""
 
     def last_write(self, volume_uuid: UUID) -> str:
-        """Return the time of the last write to a volume as text, or an empty text if there is no such volume."""
+        """Return the time of the last write to a volume as text, or an empty text if the volume does not exist."""
 
     def resize(self, spec: VolumeSpec) -> None:
-        """Resize a volume that no guest has open. A volume that does not exist stays absent."""
+        """Resize a volume that no guest has open. Nothing is done if the volume does not exist."""
 
     def size_of(self, volume_uuid: UUID) -> int | None:
-        """Return a volume's size in bytes, or None if there is no such volume."""
+        """Return a volume's size in bytes, or None if the volume does not exist."""
 
     def remove(self, name: str) -> None:
         """Delete the file or image with this name. A missing one is no error."""
@@ -55,17 +58,19 @@ class StoragePool(Protocol):
         """
 
     def put(self, name: str, image_format: str, chunks: Iterator[bytes], size_bytes: int) -> None:
-        """Write a template's copy, which volumes can be made from."""
+        """Write the copy of a template, from which volumes can be created."""
 
     def volumes(self) -> Iterator[tuple[UUID, int]]:
         """Yield the uuid and the size in bytes of every volume of the service."""
 
 
 def open_pool(call: HostCall, pool: Pool, options: LibvirtOptions) -> StoragePool:
-    """Return a pool for use by guests of a host, and define the pool in the host's daemon if it is missing there.
+    """Return a pool as the guests of a host use it.
+
+    The pool is defined in the host's daemon if it is missing.
 
     Raises:
-        DriverError: hosts cannot have pools of this type.
+        DriverError: libvirt hosts cannot use pools of this type.
     """
     if is_ceph(pool):
         return RbdPool(call, pool)
@@ -73,7 +78,7 @@ def open_pool(call: HostCall, pool: Pool, options: LibvirtOptions) -> StoragePoo
 
 
 def is_ceph(pool: Pool) -> bool:
-    """Return whether a pool is one of Ceph."""
+    """Return whether a pool is a Ceph pool."""
     return pool.pool_type == RBD
 
 

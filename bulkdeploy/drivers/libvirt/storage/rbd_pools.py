@@ -1,7 +1,9 @@
-"""Ceph pools, whose images QEMU opens directly. The host's daemon only stores the secret.
+"""Ceph pools, whose images QEMU opens directly.
 
-A volume is the image ``<uuid>``, a copy-on-write clone of its template's copy if it has one. A template's copy is
-``template-<uuid>-<attempt>`` with the protected snapshot BASE.
+The host's daemon only stores the secret.
+
+A volume is the image ``<uuid>``. If it has a template, it is a copy-on-write clone of the template's copy. A
+template's copy is ``template-<uuid>-<attempt>`` with the protected snapshot BASE.
 """
 
 import base64
@@ -23,17 +25,17 @@ from bulkdeploy.drivers.libvirt.storage.template_files import convert_to_raw, re
 from bulkdeploy.drivers.records import Pool
 
 BASE = "base"
-"""The snapshot of a template's copy that volumes are clones of."""
+"""The name of the snapshot of a template's copy from which volumes are cloned."""
 
 WRITES_NOTED_S = 10
-"""Seconds after which a further write to an image is noted as the time of its last write."""
+"""The shortest time between two updates of an image's last write time, in seconds."""
 
 
 class RbdPool:
     """A pool of Ceph that the guests of one host use.
 
     Args:
-        call: a call to the host; its daemon gets the secret of the pool.
+        call: a call to the host, whose daemon receives the secret of the pool.
         pool: the pool with its credentials.
     """
 
@@ -70,15 +72,19 @@ class RbdPool:
 
     @staticmethod
     def volume_name(volume_uuid: UUID) -> str:
-        """Return the image of a volume."""
+        """Return the name of a volume's image."""
         return str(volume_uuid)
 
     def source(self, name: str) -> RbdSource:
-        """Return an image as a source of a disk."""
+        """Return an image as the source of a disk."""
         return RbdSource(self._ceph.image(name), self._ceph.monitors, self.pool.user, self.pool.uuid)
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
-        """Create a volume unless it exists, and return it as a disk that is at least as large as asked."""
+        """Create a volume unless it exists, enlarge it to the requested size, and return it as a disk.
+
+        Raises:
+            DriverError: the volume existed before and is lost, or was deleted meanwhile.
+        """
         name = self.volume_name(spec.uuid)
         if not spec.was_made and self._make(name, spec, backing):
             self._made.add(spec.uuid)
@@ -92,7 +98,7 @@ class RbdPool:
         return Disk(spec.uuid, self.source(name), "raw", (), spec.parameters)
 
     def _make(self, name: str, spec: VolumeSpec, backing: Backing | None) -> bool:
-        """Create an image; return False if there is one of this name."""
+        """Create an image, and return True. Return False if an image of this name exists."""
         self._call.go_on("volume")
         image = self._ceph.image(name)
         if backing is not None:
@@ -106,9 +112,9 @@ class RbdPool:
     def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
         """Block every client that has a volume open, because no guest may have it open now.
 
-        Such clients are left by a host that died or was cut off. Clients are read before ``check``, which raises an
-        error if a later call took over the volume or if the guest itself has opened it: clients of that later call,
-        and of a guest that opens the volume after ``check``, are not among them.
+        A host that died or was cut off leaves such clients. The clients are read before ``check`` is called.
+        ``check`` raises an error if a later call took over the volume or if the guest itself has opened it. Clients
+        that open the volume after ``check`` are therefore never blocked.
         """
         if volume_uuid in self._made:
             return
@@ -118,14 +124,18 @@ class RbdPool:
             self._ceph.block(clients)
 
     def size_of_copy(self, backing: Backing) -> int:
-        """Return the size in bytes of a template's disk."""
+        """Return the size of the disk in a template's copy in bytes.
+
+        Raises:
+            DriverError: the pool does not have the copy.
+        """
         copy = self._ceph.info(backing.name)
         if copy is None:
             raise DriverError("volume", self._call.host.name, f"{backing.name} is not in the pool", transient=True)
         return int(copy["size"])
 
     def last_write(self, volume_uuid: UUID) -> str:
-        """Return the time of the last write to a volume as text, or an empty text if there is no such volume.
+        """Return the time of the last write to a volume as text, or an empty text if the volume does not exist.
 
         Ceph updates this time at most once in WRITES_NOTED_S seconds.
         """
@@ -133,7 +143,7 @@ class RbdPool:
         return "" if found is None else str(found["modify_timestamp"]).replace(" ", "-")
 
     def resize(self, spec: VolumeSpec) -> None:
-        """Resize a volume that no guest has open. A volume that does not exist stays absent."""
+        """Resize a volume that no guest has open. Nothing is done if the volume does not exist."""
         size = self.size_of(spec.uuid)
         if size not in (None, spec.size_bytes):
             self._resize(self.volume_name(spec.uuid), spec.size_bytes)
@@ -143,12 +153,17 @@ class RbdPool:
         self._ceph.rbd("resize", "--allow-shrink", "--size", f"{size_bytes}B", self._ceph.image(name))
 
     def size_of(self, volume_uuid: UUID) -> int | None:
-        """Return a volume's size in bytes, or None if there is no such volume."""
+        """Return a volume's size in bytes, or None if the volume does not exist."""
         found = self._ceph.info(self.volume_name(volume_uuid))
         return None if found is None else int(found["size"])
 
     def remove(self, name: str) -> None:
-        """Remove an image with its snapshots. Clients that still have it open are blocked. Absent is fine."""
+        """Delete an image with its snapshots.
+
+        Clients that still have it open are blocked.
+
+        A missing image is no error.
+        """
         self._call.go_on("delete")
         image, removals = self._ceph.image(name), 0
         while True:
@@ -164,14 +179,14 @@ class RbdPool:
                     self._ceph.block(self._ceph.clients_of(name))
                 else:
                     if COPY.fullmatch(name):
-                        with suppress(CephError):  # an attempt that was cut has a snapshot that is not protected
+                        with suppress(CephError):  # an interrupted attempt left an unprotected snapshot
                             self._ceph.rbd("snap", "unprotect", f"{image}@{BASE}")
                     self._ceph.rbd("snap", "purge", image)
             else:
                 return
 
     def write(self, name: str, content: bytes) -> RbdSource:
-        """Replace a small image, and return it as a source of a disk."""
+        """Write a small image and return it as the source of a disk. An existing image is replaced."""
         self._call.go_on("volume")
         arguments = ("import", "--image-feature", FEATURES, "-", self._ceph.image(name))
         if not self._ceph.is_done(*arguments, given=content, unless=errno.EEXIST):
@@ -180,10 +195,12 @@ class RbdPool:
         return self.source(name)
 
     def put(self, name: str, image_format: str, chunks: Iterator[bytes], size_bytes: int) -> None:
-        """Write the copy of a template, which volumes can be clones of. An image of the same name is replaced.
+        """Write the copy of a template, from which volumes can be cloned.
 
-        The template passes through the directory for temporary files of this machine (TMPDIR), where a qcow2 image
-        is converted to a raw one.
+        An image of the same name is replaced.
+
+        The template is first written into the directory for temporary files of this machine (TMPDIR), where a qcow2
+        image is converted to a raw one.
         """
         self.remove(name)
         image = self._ceph.image(name)
@@ -197,7 +214,7 @@ class RbdPool:
             if image_format != "raw":
                 file = convert_to_raw(file, image_format, self._call.deadline.left_s)
             self._ceph.rbd("import", "--image-feature", FEATURES, str(file), image)
-        # A host whose guests write must not seem dead: the default of Ceph is a minute.
+        # Ceph's default of a minute is too long: a host whose guests write would be considered dead.
         self._ceph.rbd("config", "pool", "set", self._ceph.name, "rbd_mtime_update_interval", str(WRITES_NOTED_S))
         self._ceph.rbd("snap", "create", f"{image}@{BASE}")
         self._ceph.rbd("snap", "protect", f"{image}@{BASE}")
@@ -212,7 +229,7 @@ class RbdPool:
     # Snapshots of volumes whose guest does not run
 
     def take_snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> None:
-        """Take a snapshot of a volume. A snapshot that an earlier call left is removed first."""
+        """Take a snapshot of a volume. A snapshot that an interrupted call left is deleted first."""
         self.remove_snapshot(volume_uuid, snapshot_uuid)
         self._ceph.rbd("snap", "create", self._snapshot(volume_uuid, snapshot_uuid))
 
@@ -221,7 +238,7 @@ class RbdPool:
         self._ceph.rbd("snap", "rollback", self._snapshot(volume_uuid, snapshot_uuid))
 
     def remove_snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> None:
-        """Remove a snapshot of a volume. Absent is fine."""
+        """Delete a snapshot of a volume. A missing snapshot is no error."""
         self._ceph.is_done("snap", "rm", self._snapshot(volume_uuid, snapshot_uuid), unless=errno.ENOENT)
 
     def _snapshot(self, volume_uuid: UUID, snapshot_uuid: UUID) -> str:

@@ -1,9 +1,9 @@
 """Pools of files with their volumes and templates, by libvirt's storage API (one file: one class).
 
-A pool of ours is one of libvirt's under the same uuid. A volume is ``<uuid>.qcow2``, over its template's copy
-where it has one; a template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``, and
-the variables of its firmware ``nvram-<guest>.fd``. Daemons that share a pool see each other's new volumes after a
-refresh only.
+A pool of the service has the same uuid in libvirt. A volume is the file ``<uuid>.qcow2``, an overlay of its
+template's copy if it has one. A template's copy is ``template-<uuid>-<attempt>``, a seed ``seed-<guest>.iso``, and
+the firmware variables of a guest ``nvram-<guest>.fd``. Daemons that share a pool see each other's new volumes only
+after a refresh.
 """
 
 import re
@@ -25,7 +25,7 @@ from bulkdeploy.drivers.records import Pool
 
 SUFFIX = ".qcow2"
 FORMATS = {"QCOW2": "qcow2", "RAW": "raw", "ISO": "raw"}
-"""libvirt's name of an image's format, by CloudStack's."""
+"""libvirt's names of image formats, by CloudStack's names."""
 
 ALREADY_THERE = (libvirt.VIR_ERR_STORAGE_VOL_EXIST, libvirt.VIR_ERR_OPERATION_INVALID)
 CHUNK = 256 * 1024
@@ -34,14 +34,14 @@ COPY = re.compile(r"template-([0-9a-f-]{36})-\d+")
 
 @dataclass(frozen=True, slots=True)
 class Backing:
-    """The origin of a volume: file and format of a template's copy."""
+    """The copy of a template on which a volume is based: the name of the file and its format."""
 
     name: str
     image_format: str
 
 
 def seed_name(guest_uuid: UUID) -> str:
-    """Return the file of a guest's seed."""
+    """Return the file name of a guest's seed."""
     return f"seed-{guest_uuid}.iso"
 
 
@@ -51,12 +51,12 @@ def nvram_name(guest_uuid: UUID) -> str:
 
 
 def copy_name(template_uuid: UUID, attempt: int) -> str:
-    """Return the file of a template's copy."""
+    """Return the file name of a template's copy."""
     return f"template-{template_uuid}-{attempt}"
 
 
 def template_of_copy(path: str) -> UUID | None:
-    """Return the template or ISO of which a file is a copy, or None if the file is no copy."""
+    """Return the uuid of the template or ISO of which a file is a copy, or None if the file is no copy."""
     found = COPY.fullmatch(PurePosixPath(path).name)
     return None if found is None else UUID(found[1])
 
@@ -65,9 +65,9 @@ class FilePool:
     """A pool of files, as the daemon of one host uses it.
 
     Args:
-        call: where.
-        pool: what it is; the host's daemon learns of it where it does not know it, and makes it active.
-        options: where pools are mounted.
+        call: a call to the host.
+        pool: the pool, which is defined in the host's daemon and started if necessary.
+        options: the options of the driver, which contain the folder for mounts.
     """
 
     def __init__(self, call: HostCall, pool: Pool, options: LibvirtOptions) -> None:
@@ -97,10 +97,7 @@ class FilePool:
         return found, pool_path(found)
 
     def _define(self, xml: str) -> Any:
-        """Return the daemon's pool for this folder.
-
-        A pool of any name is used if it has the folder; else a pool is defined.
-        """
+        """Return the daemon's pool for the folder in ``xml``. A pool is defined if none has the folder."""
         wanted = _target_of(xml)
         for known in self._call.connection.listAllStoragePools():
             if pool_path(known) == wanted:
@@ -111,15 +108,15 @@ class FilePool:
 
     @staticmethod
     def volume_name(volume_uuid: UUID) -> str:
-        """Return the file of a volume."""
+        """Return the file name of a volume."""
         return f"{volume_uuid}{SUFFIX}"
 
     def source(self, name: str) -> FileSource:
-        """Return a file as a source of a disk."""
+        """Return a file as the source of a disk."""
         return FileSource(f"{self.path}/{name}")
 
     def find(self, name: str) -> Any | None:
-        """Return the volume with this file name, or None if there is no such file.
+        """Return libvirt's volume with this file name, or None if the file does not exist.
 
         If the daemon does not list the file, the pool is refreshed, at most once in the lifetime of this object.
         """
@@ -135,7 +132,12 @@ class FilePool:
         return None
 
     def ensure(self, spec: VolumeSpec, backing: Backing | None) -> Disk:
-        """Create a volume unless it was made before, and return it as a disk that is at least as large as asked."""
+        """Create a volume unless it exists, enlarge it to the requested size, and return it as a disk.
+
+        Raises:
+            DriverError: the volume existed before and is lost, or was deleted meanwhile, or has a foreign backing
+                file.
+        """
         name = self.volume_name(spec.uuid)
         made = (
             None
@@ -156,7 +158,7 @@ class FilePool:
         return Disk(spec.uuid, self.source(name), "qcow2", self._chain(made), spec.parameters)
 
     def evict_clients(self, volume_uuid: UUID, check: Callable[[], None]) -> None:
-        """Do nothing, because QEMU locks files and a file cannot be withdrawn from a host that was cut off."""
+        """Do nothing: QEMU locks files, and a host that was cut off cannot be prevented from writing to them."""
 
     def _chain(self, volume: Any) -> tuple[BackingFile, ...]:
         """Return the copy of a template on which a volume is based, or an empty tuple if there is none.
@@ -173,14 +175,16 @@ class FilePool:
         kind = "" if image_format is None else image_format.get("type", "")
         is_copy = template_of_copy(path) is not None and str(PurePosixPath(path).parent) == self.path
         if not is_copy or kind not in FORMATS.values():
-            reason = (
-                f"volume {volume.name()} has the backing file {path} of format {kind!r}, which is no template's"
-            )
+            reason = f"volume {volume.name()} has the backing file {path} of format {kind!r}, which is no template"
             raise DriverError("volume", self._call.host.name, reason, transient=False)
         return (BackingFile(path, kind),)
 
     def size_of_copy(self, backing: Backing) -> int:
-        """Return the size in bytes of a template's disk."""
+        """Return the size of the disk in a template's copy in bytes.
+
+        Raises:
+            DriverError: the pool does not have the copy.
+        """
         copy = self.find(backing.name)
         if copy is None:
             raise DriverError("volume", self._call.host.name, f"{backing.name} is not in the pool", transient=True)
@@ -195,7 +199,7 @@ class FilePool:
         *,
         is_preallocated: bool = False,
     ) -> Any | None:
-        """Create a volume and return it. Return None if there is a volume of this name already."""
+        """Create a file and return libvirt's volume, or None if a file of this name exists."""
         root = Tree.Element("volume")
         Tree.SubElement(root, "name").text = name
         Tree.SubElement(root, "capacity").text = str(size_bytes)
@@ -216,17 +220,17 @@ class FilePool:
     def last_write(self, volume_uuid: UUID) -> str:
         """Return the time of the last write to the file of a volume in seconds, as text.
 
-        Returns an empty text if there is no such file.
+        Returns an empty text if the file does not exist.
         """
         found = self.find(self.volume_name(volume_uuid))
         if found is None:
             return ""
-        # The daemon looks at the file anew for each description.
+        # The daemon reads the attributes of the file again for each description.
         seen = Tree.fromstring(found.XMLDesc()).findtext("target/timestamps/mtime")  # noqa: S314 - of our own daemon
         return seen or ""
 
     def resize(self, spec: VolumeSpec) -> None:
-        """Change the size of a volume that no running guest uses. Do nothing if the volume does not exist."""
+        """Change the size of a volume that no running guest uses. Nothing is done if the volume does not exist."""
         volume = self.find(self.volume_name(spec.uuid))
         if volume is None or (size := volume.info()[1]) == spec.size_bytes:
             return
@@ -260,7 +264,7 @@ class FilePool:
         return self.source(name)
 
     def put(self, name: str, image_format: str, chunks: Iterator[bytes], size_bytes: int) -> None:
-        """Write a new file of this size, chunk by chunk. A file of the same name is replaced."""
+        """Write the copy of a template as a file of this size. A file of the same name is replaced."""
         del image_format
         self.remove(name)
         self._upload(self._make(name, size_bytes, "raw", None), chunks, size_bytes)
@@ -284,7 +288,7 @@ class FilePool:
                 left = left[stream.send(left) :]
 
     def volumes(self) -> Iterator[tuple[UUID, int]]:
-        """Yield every volume of ours: its uuid and size in bytes."""
+        """Yield the uuid and the size in bytes of every volume of the service."""
         self._pool.refresh()
         for volume in self._pool.listAllVolumes():
             uuid = _volume_uuid(volume.name())
@@ -293,7 +297,7 @@ class FilePool:
 
 
 def pool_path(pool: Any) -> str:
-    """Return the folder on the host that a pool of libvirt's is; empty where it is none."""
+    """Return the folder of a libvirt pool on its host, or an empty text if the pool has no folder."""
     return Tree.fromstring(pool.XMLDesc()).findtext("target/path", "")  # noqa: S314 - of the daemon that we drive
 
 
@@ -301,7 +305,7 @@ def target_path(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
     """Return the folder of a pool on a host.
 
     Raises:
-        DriverError: hosts cannot have pools of this type.
+        DriverError: libvirt hosts cannot use pools of this type.
     """
     return _target_of(pool_xml(pool, options, host_name))
 
@@ -322,7 +326,7 @@ def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
     """Return the XML that defines a pool in libvirt.
 
     Raises:
-        DriverError: hosts cannot have pools of this type.
+        DriverError: libvirt hosts cannot use pools of this type, or the pool has no path.
     """
     kind, target = "dir", pool.path
     match pool.pool_type:
@@ -333,9 +337,7 @@ def pool_xml(pool: Pool, options: LibvirtOptions, host_name: str) -> str:
         case "Filesystem":
             target = options.local_path
         case _:
-            reason = (
-                f"pool {pool.name} is of type {pool.pool_type}; NFS, shared folders, local folders and Ceph work"
-            )
+            reason = f"pool {pool.name} is of type {pool.pool_type}; use NFS, a shared or local folder, or Ceph"
             raise DriverError("volume", host_name, reason, transient=False)
     if target is None:
         raise DriverError("volume", host_name, f"pool {pool.name} has no path", transient=False)

@@ -1,4 +1,4 @@
-"""The storage units of a daemon: its storage pools, those of the service among them."""
+"""The storage units of a host: the storage pools of its libvirt daemon, including those of the service."""
 
 from collections.abc import Sequence
 from xml.etree import ElementTree as Tree
@@ -12,11 +12,11 @@ from bulkdeploy.drivers.libvirt.storage.storage import target_path
 from bulkdeploy.drivers.records import Pool
 
 UNIT_TYPES = {"netfs": "nfs", "logical": "lvm-vg"}
-"""Types of storage units by libvirt's, where they are called otherwise."""
+"""The types of storage units by libvirt's pool types, if the names differ."""
 
 
 def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> list[StorageUnit]:
-    """Return the active and inactive pools of a host's daemon, and mark those that are pools of the service.
+    """Return the pools of a host's daemon as storage units, and mark those that are pools of the service.
 
     A pool of the service is recognised by its folder. A pool that no volume has used on this host yet is not
     listed, because the daemon does not have it. Ceph pools are not listed, because libvirt does not manage them.
@@ -27,7 +27,7 @@ def units_of(call: HostCall, pools: Sequence[Pool], options: LibvirtOptions) -> 
         if known.name().startswith(PASSING):
             continue
         document = Tree.fromstring(known.XMLDesc())  # noqa: S314 - of the daemon that we drive
-        state, size, _, free = known.info()  # of a directory, blocks that its file system reserves are in neither
+        state, size, _, free = known.info()  # of a directory, neither contains reserved blocks of the file system
         kind, path = document.get("type", ""), document.findtext("target/path")
         units.append(
             StorageUnit(

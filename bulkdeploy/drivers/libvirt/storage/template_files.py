@@ -1,7 +1,7 @@
 """Temporary files of templates on this machine, before they are imported into a Ceph pool.
 
-The owner of a folder holds a lock on it, which ends with the process. A process that died therefore leaves a folder
-without a lock, and the next template removes it.
+The owner of a folder holds a lock on it, which ends with the process. The folder of a process that died therefore
+has no lock, and is deleted before the next template.
 """
 
 import fcntl
@@ -23,7 +23,7 @@ QCOW2_SIZE_AT = 24
 """Offset of the size of the disk in a qcow2 image, 8 bytes."""
 
 SPARE_BYTES = 64 * MIB
-"""Bytes that images leave free in the directory for temporary files."""
+"""The number of bytes that images must leave free in the directory for temporary files."""
 
 _converting = Lock()
 
@@ -47,10 +47,10 @@ def temporary_folder() -> Iterator[Path]:
 
 
 def require_free_bytes(file: Path, needed_bytes: int) -> None:
-    """Check that the file system of a temporary file has space: an image must not fill the disk of a worker.
+    """Check that the file system of a temporary file has enough free space.
 
     Raises:
-        CephError: the file system has less than ``needed_bytes`` and SPARE_BYTES free.
+        CephError: less than ``needed_bytes`` and SPARE_BYTES together are free.
     """
     free = shutil.disk_usage(file.parent).free
     if free < needed_bytes + SPARE_BYTES:
