@@ -184,7 +184,7 @@ COMMANDS = (
         response=CLUSTER,
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         parameters=(
-            uuid("id", Entity.CLUSTER, "only move VMs within this cluster"),
+            uuid("id", Entity.CLUSTER, "only this cluster"),
             string("name", "only clusters of this name"),
             uuid("zoneid", Entity.ZONE, "only clusters of this zone"),
             uuid("podid", Entity.POD, "only clusters of this pod"),

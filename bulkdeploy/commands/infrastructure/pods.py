@@ -162,7 +162,7 @@ COMMANDS = (
         response=POD,
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         parameters=(
-            uuid("id", Entity.POD, "only move VMs within this pod"),
+            uuid("id", Entity.POD, "only this pod"),
             string("name", "only pods of this name"),
             uuid("zoneid", Entity.ZONE, "only pods of this zone"),
             string(
