@@ -1,4 +1,4 @@
-"""A bound API call, with everything that a handler receives."""
+"""A validated API call with everything that a handler receives."""
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -19,15 +19,15 @@ class Call:
     """An API call with its parsed arguments and its caller, as the command's handler receives it.
 
     Attributes:
-        arguments: bound values by parameter name; what was not given is not in it. Types by wire type:
-            UUID -> EntityRef, LIST of UUID -> tuple[EntityRef, ...], LIST of STRING -> tuple[str, ...],
-            INTEGER/LONG/SHORT -> int, FLOAT -> float, BOOLEAN -> bool, STRING -> str,
-            MAP -> tuple of dicts in index order, DATE/TZDATE -> datetime with time zone.
+        arguments: the parsed values of the given parameters, by name. Types by wire type: UUID -> EntityRef, LIST
+            of UUID -> tuple[EntityRef, ...], LIST of STRING -> tuple[str, ...], INTEGER/LONG/SHORT -> int, FLOAT ->
+            float, BOOLEAN -> bool, STRING -> str, MAP -> tuple of dicts in index order, DATE/TZDATE -> datetime
+            with time zone.
         connection: valid during the handler. In a command that changes state it is in the call's transaction, which
             is committed when the handler returns; otherwise, and for ``Command.prepare``, it can only read.
-        method: GET or POST; user data has other limits by GET.
-        origin: scheme, host and port of this API as the caller names it; empty where it does not.
-        found: what ``Command.find_with_caller`` found already.
+        method: GET or POST; the size limit of user data depends on it.
+        origin: scheme, host and port of this API as the caller addressed it, or an empty text if unknown.
+        found: the result of ``Command.find_with_caller``.
     """
 
     command: Command
@@ -44,17 +44,17 @@ class Call:
         return self.arguments.get(name)
 
     def ref_id(self, name: str) -> int | None:
-        """Return the internal id of the entity named by a UUID parameter, or None."""
+        """Return the internal id of the entity that a UUID parameter names, or None if it was not given."""
         ref = self.arguments.get(name)
         return None if ref is None else ref.id
 
     def ref_uuid(self, name: str) -> UUID | None:
-        """Return the uuid of the entity named by a UUID parameter, or None."""
+        """Return the uuid of the entity that a UUID parameter names, or None if the parameter was not given."""
         ref = self.arguments.get(name)
         return None if ref is None else ref.uuid
 
     def text(self, name: str) -> str | None:
-        """Return a STRING parameter, or None."""
+        """Return the value of a STRING parameter, or None if the parameter was not given."""
         return self.arguments.get(name)
 
     def flag(self, name: str, *, default: bool = False) -> bool:
@@ -73,11 +73,11 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class OpenCall:
-    """A call of a command that needs no credentials: login and logout.
+    """A call of a command that needs no credentials, such as login.
 
     Attributes:
-        session_token: the JSESSIONID cookie that came with the call, if any; not verified.
-        address: where the call came from.
+        session_token: the JSESSIONID cookie of the call, which is not verified, or None.
+        address: the IP address of the client.
     """
 
     command: Command

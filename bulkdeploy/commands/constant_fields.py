@@ -9,7 +9,7 @@ NO_GPUS = "GPUs of hosts are not known"
 NO_NSX = "there is no NSX"
 NO_ROUTERS = "networks have no routers"
 NO_TUNGSTEN = "there is no Tungsten Fabric"
-ONE_ARCHITECTURE = "hosts of other architectures are not added"
+ONE_ARCHITECTURE = "hosts of other architectures cannot be added"
 ONE_SERVICE = "all processes of the service are one management server"
 
 BY_THE_SERVICE = (
@@ -70,7 +70,7 @@ OF_SERVICE_OFFERINGS = (
 )
 OF_USERS = (
     *constants(False, NO_AUTHENTICATOR, "is2faenabled", "is2famandated"),
-    constant("usersource", "native", "users log in with passwords kept here"),
+    constant("usersource", "native", "users log in with passwords that the service stores"),
 )
 OF_VIRTUAL_MACHINES = (
     constant("forvirtualnetwork", False, NO_ROUTERS),

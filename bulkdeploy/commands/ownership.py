@@ -7,9 +7,12 @@ from bulkdeploy.services.ownership import NamedOwner, OwnerParameters, named_own
 from bulkdeploy.store.rows.visibility import Visibility
 
 IDS = frozenset({"id", "vmsnapshotid"})
-"""Parameters of lists that name the one thing to list: with one of them, an admin does not need ``listall``.
+"""Parameters of list commands that name one object.
 
-Source: ``buildACLSearchParameters`` of CloudStack, which knows the single id only. ``ids`` is a filter like others.
+If one is given, an admin does not need ``listall``.
+
+Source: ``buildACLSearchParameters`` of CloudStack, which treats only the single id in this way. ``ids`` is a filter
+like others.
 """
 
 
@@ -34,14 +37,14 @@ def visible(call: Call, *, project_wins: bool = False) -> Visibility:
 
 
 def named_owner(call: Call) -> NamedOwner:
-    """Return the owner that the call names, unchecked: ``declare.owner_parameters``."""
+    """Return the owner that the call names, without checking the caller's rights."""
     return named_owner_of(call.arguments)
 
 
 def by_id_or_name(call: Call, entity: Entity, noun: str, by_id: str = "id", by_name: str = "name") -> EntityRef:
     """Return the entity that a call names by its id, or by its name among the owner's entities.
 
-    ``noun`` describes the entity in error messages.
+    ``noun`` describes the entity in error messages, ``by_id`` and ``by_name`` are the names of the parameters.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``services.owned_entities.named_entity``.

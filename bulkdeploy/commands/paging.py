@@ -1,6 +1,6 @@
 """The paging of lists: ``page`` and ``pagesize`` within the limits of the settings.
 
-Every list command's handler asks ``paging(call)`` and gives the answer to its store query.
+The handler of every list command calls ``paging(call)`` and passes the result to its store query.
 """
 
 from bulkdeploy.commands.call import Call
@@ -15,20 +15,20 @@ EVERYTHING = -1
 def paging(call: Call) -> Paging:
     """Return the range of rows that a list call requests.
 
-    Without ``page`` and ``pagesize``, these are the first ``default.page.size`` rows. If only the count is
+    Without ``page`` and ``pagesize``, the range is the first ``default.page.size`` rows. If only the count is
     requested (``COUNT_ONLY``), the range is empty.
 
     Raises:
-        PagingError: one of the two without the other, a page below 1, ``pagesize`` neither
-            positive nor -1, -1 together with ``page``, or a page larger than
-            ``default.page.size`` (cloudstack-protocol.md 1.7 and 1.8).
+        PagingError: one of the two is given without the other, the page is below 1, ``pagesize`` is neither
+            positive nor -1, ``page`` is given with -1, or ``pagesize`` is larger than ``default.page.size``
+            (cloudstack-protocol.md 1.7 and 1.8).
     """
     if call.flag(COUNT_ONLY.name):
         return Paging(limit=0)
     page, size = call.arguments.get("page"), call.arguments.get("pagesize")
     if size == EVERYTHING:
         if page is not None:
-            raise PagingError('"page" must not be given when "pagesize" is -1: there are no pages then')
+            raise PagingError('"page" must not be given when "pagesize" is -1: all rows are returned')
         return Paging(limit=None)
     if page is not None and size is None:
         raise PagingError('"pagesize" parameter is required when "page" is specified')

@@ -1,4 +1,4 @@
-"""Response fields with the reasons why hosts cannot run VMs, in plans, deployments, failed jobs and migrations."""
+"""Response fields with the reasons why hosts cannot get VMs, for plans, deployments, failed jobs and migrations."""
 
 from bulkdeploy.declare.response_fields import number, objects, text
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY

@@ -1,4 +1,4 @@
-"""Parameters and responses of calls that start or move existing VMs and can show their plan first."""
+"""Parameters and responses of commands that start or move existing VMs and can return their plan first."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -49,7 +49,7 @@ MOVE_PLAN = Response(
 
 
 def plan_wanted(call: Call, command: str) -> PlanWanted | None:
-    """Return the plan parameters of a call, or None if the call neither requests nor names a plan."""
+    """Return the plan parameters of a call, or None if the call neither is a dry run nor names a plan."""
     index, dry_run = call.arguments.get("planindex"), call.flag("dryrun")
     if index is None and not dry_run:
         return None
@@ -58,7 +58,7 @@ def plan_wanted(call: Call, command: str) -> PlanWanted | None:
 
 
 def answered(call: Call, done: JobTicket | MovePlan) -> JobTicket | Instead:
-    """Return the job, or the plan of a dry run."""
+    """Return the response of a call: the job, or the plan of a dry run in API format."""
     return done if isinstance(done, JobTicket) else Instead(MOVE_PLAN, _row(call, done))
 
 

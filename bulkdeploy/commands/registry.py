@@ -1,6 +1,6 @@
 """The commands of the service: each module of this package with ``COMMANDS`` or ``DERIVED`` adds its commands.
 
-Adding a command is adding its declaration to a module here; nothing else names it.
+A new command needs only its declaration in a module of this package.
 """
 
 import importlib
@@ -24,7 +24,10 @@ from bulkdeploy.domain.entities import EVERY_ID, Entity
 from bulkdeploy.store.rows.listing import Page
 
 NAMING = frozenset({"id", "zoneid", "podid", "clusterid"})
-"""Parameters of lists that may be -1, which names nothing, unless they name a domain: CloudStack rejects that."""
+"""Parameters of list commands that accept -1, which names nothing.
+
+Parameters for domains do not, as in CloudStack.
+"""
 
 
 class DuplicateCommand(Exception):
@@ -32,7 +35,7 @@ class DuplicateCommand(Exception):
 
 
 def find_nouns() -> dict[str, Noun]:
-    """Return the nouns of zone files by section, each after the nouns to which it refers."""
+    """Return the nouns of zone files by section. A noun comes after the nouns to which it refers."""
     nouns = {noun.section: noun for module in _modules().values() for noun in getattr(module, "NOUNS", ())}
     by_entity = {noun.entity: noun.section for noun in nouns.values() if noun.entity is not None}
     before = {
@@ -48,7 +51,7 @@ def find_nouns() -> dict[str, Noun]:
         - {section}
         for section, noun in nouns.items()
     }
-    in_order = {section: sorted(others) for section, others in before.items()}  # sets have none
+    in_order = {section: sorted(others) for section, others in before.items()}  # sets are not ordered
     return {section: nouns[section] for section in TopologicalSorter(in_order).static_order()}
 
 
@@ -59,10 +62,12 @@ def _modules() -> dict[str, ModuleType]:
 
 @cache
 def find_commands() -> Mapping[str, Command]:
-    """Return the commands by name, in alphabetical order; modules are searched once per process.
+    """Return all commands by name, in alphabetical order.
+
+    Modules are searched once per process.
 
     Raises:
-        DuplicateCommand: a name is declared twice, even if in different case.
+        DuplicateCommand: two commands have the same name, in any case of letters.
     """
     found: dict[str, Command] = {}
     places: dict[str, str] = {}
@@ -88,26 +93,23 @@ def find_commands() -> Mapping[str, Command]:
 
 
 def every_api() -> Apis:
-    """Return all APIs by name, each with its authorized role types.
+    """Return the authorized role types of all APIs, by the name of the API.
 
-    These role types may call the API if no rule of the caller's role matches it.
+    An authorized role type may call the API if no rule of the caller's role matches the API.
     """
     return {name: command.authorized for name, command in find_commands().items()}
 
 
 def default_rights() -> Apis:
-    """Return all APIs that need credentials by name, each with the role types of its default roles.
+    """Return the role types whose default roles have a rule for the API, by the name of the API.
 
-    The default role of such a role type has a rule for the API.
+    APIs that need no credentials are omitted.
     """
     return {name: command.roles for name, command in find_commands().items() if not command.open}
 
 
 def _job_results(commands: Iterable[Command]) -> tuple[Field, ...]:
-    """Return the fields that ``jobresult`` can have.
-
-    The object of any command that answers a job, or the reason of its failure.
-    """
+    """Return the fields that ``jobresult`` can have: the objects of all commands with jobs, and the failure."""
     objects: dict[str, Field] = {}
     for command in commands:
         if command.shape is Shape.JOB and command.response is not None:

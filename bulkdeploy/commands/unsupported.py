@@ -1,4 +1,4 @@
-"""The reasons why parameters of CloudStack are rejected by this service, shared by several commands."""
+"""The reasons why this service rejects parameters of CloudStack, for several commands."""
 
 NO_IPV6 = "networks have IPv4 addresses only"
 NO_ACCESS_GROUPS = "hosts and pools are matched by tags, not by storage access groups"
@@ -43,4 +43,4 @@ OF_OFFERINGS = {
     "maxiops": NO_QUALITY_OF_SERVICE,
     "hypervisorsnapshotreserve": "the capacity of pools that snapshots take is not reserved",
 }
-"""Parameters that offerings have in CloudStack for volumes, and why they are refused."""
+"""Parameters of CloudStack's offerings that are rejected, with the reasons."""

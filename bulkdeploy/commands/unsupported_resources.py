@@ -1,8 +1,9 @@
-"""List commands of resources that this service does not have. They return empty lists, because clients call them.
+"""List commands of resources that this service does not have.
 
-Libcloud's list of nodes fails where one of these commands is missing, csbench counts a missing one as a
-failure, CloudStack's own console asks for some on its first pages; empty answers suit them all. Whatever
-filter is given, nothing is what it finds.
+They return empty lists, because clients call them.
+
+libcloud's list of nodes fails if one of these commands is missing, csbench counts a missing command as a failure,
+and CloudStack's own UI calls some of them on its first pages. Filters are accepted and ignored.
 """
 
 from bulkdeploy.commands.call import Call, OpenCall
@@ -25,7 +26,7 @@ ROLES = dict.fromkeys(
     ),
     INFRASTRUCTURE,
 ) | dict.fromkeys(("listBaremetalDhcp", "listGpuCards", "listVgpuProfiles"), ROOT_ADMIN_ONLY)
-"""Who may ask, where not everybody may."""
+"""The role types that may call a command, if not all may."""
 AUTHORIZED = {
     "listKubernetesClusters": EVERY_ROLE,
     "listResourceIcon": EVERY_ROLE,
@@ -39,7 +40,7 @@ MENUS = frozenset(
         "listVPCs",
     }
 )
-"""Lists that CloudStack's UI has a page for if listApis has them; other clients call them without asking."""
+"""Lists for which CloudStack's UI shows a page if listApis contains them. Other clients call them in any case."""
 
 A_FILTER = "accepted but ignored: the list is always empty"
 OWNED = (*OWNER, *PROJECT, *PAGING)
@@ -62,7 +63,7 @@ ENTITIES = {
     "volumeid": Entity.VOLUME,
     "zoneid": Entity.ZONE,
 }
-"""Filters by ids of things that there are: an unknown one is refused, as everywhere."""
+"""Filters by ids of existing types of objects. An unknown id is rejected, as for other commands."""
 
 LISTS = frozenset({"ids", "resourceids", "supportedservices"})
 FLAGS = frozenset(
@@ -95,7 +96,7 @@ OF_APPLIANCES = "id name hostid networkid podid zoneid state vpcid forvpc fetchh
 ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     "listAutoScaleVmGroups": (
         "autoscalevmgroup",
-        "groups of VMs that scale by themselves",
+        "autoscale groups",
         (*_filters("id name fordisplay lbruleid policyid vmprofileid zoneid"), *OWNED),
     ),
     "listEgressFirewallRules": ("firewallrule", "egress firewall rules", (*_filters(RULES), *OWNED)),
@@ -165,7 +166,7 @@ ABSENT: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
             *OWNED,
         ),
     ),
-    "listResourceIcon": ("icon", "icons of things", _filters("resourceids resourcetype")),
+    "listResourceIcon": ("icon", "icons of resources", _filters("resourceids resourcetype")),
     "listRouters": (
         "router",
         "virtual routers",
@@ -207,7 +208,7 @@ UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
     "listIdps": ("idp", "SAML identity providers", ()),
     "listOauthProvider": ("oauthprovider", "OAuth providers", (*_filters("id provider"), *PAGING)),
 }
-"""What CloudStack's console asks before anybody has logged in."""
+"""Commands that CloudStack's UI calls before the login."""
 
 
 def list_nothing(call: Call) -> Page:
@@ -233,7 +234,7 @@ COMMANDS = (
             roles=ROLES.get(name, EVERY_ROLE),
             authorized=AUTHORIZED.get(name, frozenset()),
             described=name not in MENUS,
-            description=f"Lists {noun}: there are none here, so that the list is always empty",
+            description=f"Lists {noun}. The list is always empty, because the service does not have them",
             handler=list_nothing,
             shape=Shape.LIST,
             response=Response(key, ()),
@@ -246,7 +247,7 @@ COMMANDS = (
     *(
         Command(
             name=name,
-            description=f"Lists {noun}: there are none here, so that the list is always empty",
+            description=f"Lists {noun}. The list is always empty, because the service does not have them",
             handler=list_nothing_to_anybody,
             shape=Shape.LIST,
             response=Response(key, ()),

@@ -50,7 +50,7 @@ def test_vms_are_replaced_in_steps_and_the_replacement_is_resumed(admin_monkey: 
     assert replaced.status == 0
     again = admin_monkey("replace", "bulkdeployment", one, "method=Restore")
     assert again.status == 1
-    assert "are being replaced" in again.err
+    assert "a replacement of its virtual machines is in progress" in again.err
     _step_until(fleet, "Paused")
     shown = admin_monkey("list", "bulkdeployments", one, "filter=replacement").out
     (replacement,) = json.loads(shown)["bulkdeployment"][0]["replacement"]

@@ -64,7 +64,7 @@ def test_pages(rows: Any, arguments: dict[str, int], expected: Paging) -> None:
         ({"page": 0, "pagesize": 10}, "counted from 1"),
         ({"page": 1, "pagesize": 0}, "1 or more"),
         ({"page": 1, "pagesize": -2}, "1 or more"),
-        ({"page": 1, "pagesize": -1}, "no pages"),
+        ({"page": 1, "pagesize": -1}, "all rows are returned"),
     ],
 )
 def test_pages_that_are_none(rows: Any, arguments: dict[str, int], said: str) -> None:

@@ -98,7 +98,7 @@ def enable_account(call: Call) -> Mapping[str, Any]:
 
 
 def lock_account(call: Call) -> Mapping[str, Any]:
-    """Lock an account, and return the account. Its VMs keep running."""
+    """Lock an account, so that its users cannot log in, and return the account. Its VMs keep running."""
     return service.lock_account(call.connection, call.caller, every_api(), _account(call))
 
 
@@ -202,7 +202,7 @@ COMMANDS = (
             ),
             boolean(
                 "iscleanuprequired",
-                "true: only accounts that still have to be cleaned up; there are never any, so the list is empty",
+                "true: only accounts that still have to be cleaned up. The list is then empty, as there are none",
             ),
             SHOW_ICON,
             *(parameter for parameter in OWNER if parameter.name != "account"),
@@ -272,7 +272,7 @@ COMMANDS = (
 
 
 def create_accounts(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
-    """Create the accounts of a file."""
+    """Create the accounts of a zone file, and return them."""
     return service.create_accounts(connection, caller, every_api(), batch)
 
 

@@ -1,4 +1,4 @@
-"""getApiLimit and resetApiLimit: how many calls an account has left (``api.throttling.*``)."""
+"""getApiLimit and resetApiLimit: the number of calls that an account may still make (``api.throttling.*``)."""
 
 from typing import Any
 
@@ -30,12 +30,12 @@ def get_api_limit(call: Call) -> dict[str, Any]:
 
 
 def reset_api_limit(call: Call) -> None:
-    """Begin a new interval for the named account or for all accounts.
+    """Set the call counter of one account, or of all accounts, to zero.
 
     Callers other than root admins can do this only for their own account.
 
     Raises:
-        PermissionDenied: it is not the caller's to touch.
+        PermissionDenied: the caller may not act for the account.
     """
     account = call.ref("account")
     if account is not None:

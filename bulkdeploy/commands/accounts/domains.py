@@ -69,7 +69,7 @@ def list_domains(call: Call) -> Page:
 
 
 def list_domain_children(call: Call) -> Page:
-    """Return the domains below one, or below the caller's own.
+    """Return the domains below a domain, by default below the caller's domain.
 
     Raises:
         PermissionDenied: ``id`` is outside the caller's reach.
@@ -91,7 +91,7 @@ def create_domain(call: Call) -> Mapping[str, Any]:
     """Create a domain, and return the domain.
 
     Raises:
-        InvalidParameter, PermissionDenied: as the service.
+        InvalidParameter, PermissionDenied: the name is in use, or the parent domain is outside the caller's reach.
     """
     (domain,) = service.create_domains(call.connection, call.caller, [call.arguments])
     return domains.read_domain(call.connection, domain.id)
@@ -101,7 +101,7 @@ def update_domain(call: Call) -> Mapping[str, Any]:
     """Change the name or the network domain of a domain, and return the domain.
 
     Raises:
-        InvalidParameter, PermissionDenied: as the service.
+        InvalidParameter, PermissionDenied: the name is in use, or the domain is outside the caller's reach.
     """
     domain = call.arguments["id"]
     service.update_domains(call.connection, call.caller, [(domain, call.arguments)])
@@ -109,10 +109,13 @@ def update_domain(call: Call) -> Mapping[str, Any]:
 
 
 def delete_domain(call: Call) -> JobTicket:
-    """Delete a domain. With ``cleanup`` its accounts and subdomains are deleted, too.
+    """Delete a domain.
+
+    With ``cleanup`` its accounts and subdomains are deleted, too.
 
     Raises:
-        InvalidParameter, PermissionDenied, ResourceInUse: as the service.
+        InvalidParameter, PermissionDenied, ResourceInUse: the domain cannot be deleted, is outside the caller's
+            reach, or is not empty.
     """
     queue, domain = call.system.job_queue, call.arguments["id"]
     removed = service.delete_domains(call.connection, queue, call.caller, [domain], cleanup=call.flag("cleanup"))

@@ -33,11 +33,11 @@ INVITATION = Response(
 
 
 def list_invitations(call: Call) -> Page:
-    """List the invitations of the accounts shown, or to a project.
+    """Return the invitations to a project, or of all accounts that the caller may see.
 
     Raises:
-        PermissionDenied: an owner parameter names an account outside the caller's reach, or the project is not
-            the caller's to manage.
+        PermissionDenied: an owner parameter names an account outside the caller's reach, or the caller does not
+            manage the project.
     """
     project = call.ref("projectid")
     shown: Visibility | int

@@ -53,7 +53,7 @@ def list_project_roles(call: Call) -> Page:
 
 
 def list_project_role_permissions(call: Call) -> Page:
-    """List the rules of the roles of a project that the caller may see, in the order of comparison.
+    """Return the rules of the roles of a project, in the order in which they are evaluated.
 
     Raises:
         InvalidParameter: the project was deleted.
@@ -69,14 +69,14 @@ def list_project_role_permissions(call: Call) -> Page:
 
 
 def create_project_role(call: Call) -> Mapping[str, Any]:
-    """Create a role of a project."""
+    """Create a role of a project, and return the role."""
     project, name = call.arguments["projectid"], call.arguments["name"]
     role = service.create_project_role(call.connection, call.caller, project, name, call.text("description"))
     return project_roles.read_project_role(call.connection, role.id)
 
 
 def update_project_role(call: Call) -> Mapping[str, Any]:
-    """Change a role of a project."""
+    """Change the name or description of a role of a project, and return the role."""
     project, role = call.arguments["projectid"], call.arguments["id"]
     service.update_project_role(call.connection, call.caller, project, role, call.arguments)
     return project_roles.read_project_role(call.connection, role.id)
@@ -88,14 +88,14 @@ def delete_project_role(call: Call) -> None:
 
 
 def create_project_role_permission(call: Call) -> Mapping[str, Any]:
-    """Add a rule to a role of a project."""
+    """Add a rule to a role of a project, and return the rule."""
     rule = {name: call.arguments.get(name) for name in ("rule", "permission", "description")}
     project, role = call.arguments["projectid"], call.arguments["projectroleid"]
     return _rule_of(call, service.create_project_rule(call.connection, call.caller, project, role, rule))
 
 
 def update_project_role_permission(call: Call) -> None:
-    """Change the permission of one rule, or the order of all rules of a role."""
+    """Change the permission of one rule of a project's role, or the order of all its rules."""
     project, role = call.arguments["projectid"], call.arguments["projectroleid"]
     if order := call.arguments.get("ruleorder"):
         service.order_project_rules(call.connection, call.caller, project, role, order)

@@ -40,11 +40,11 @@ PROJECT = Response(
 
 
 def list_projects(call: Call) -> Page:
-    """Return the projects of the caller's account; with ``listall`` or ``id`` all that the caller may see.
+    """Return the projects of the caller's account, or with ``listall`` or ``id`` all that the caller may see.
 
     Raises:
-        InvalidParameter: there is no such account.
-        PermissionDenied: an owner parameter names an account outside the caller's reach.
+        InvalidParameter: the account does not exist.
+        PermissionDenied: the account or the domain is outside the caller's reach.
     """
     details = call.arguments.get("details", ("all",))
     domain, account = call.ref("domainid"), call.text("account")
@@ -106,7 +106,7 @@ def update_project(call: Call) -> JobTicket:
     """Change the name or description of a project, or the role of an account in it.
 
     Raises:
-        InvalidCombination: roletype and swapowner together.
+        InvalidCombination: roletype and swapowner are given together.
     """
     account, role, swap = call.text("account"), call.text("roletype"), call.flag("swapowner", default=True)
     if role is not None and call.arguments.get("swapowner"):
@@ -124,7 +124,7 @@ def update_project(call: Call) -> JobTicket:
 
 
 def activate_project(call: Call) -> JobTicket:
-    """Activate a project."""
+    """Activate a suspended project. The job's result is the project."""
     return _set_state(call, active=True)
 
 
@@ -139,14 +139,14 @@ def _set_state(call: Call, *, active: bool) -> JobTicket:
 
 
 def delete_project(call: Call) -> JobTicket:
-    """Delete a project. With ``cleanup`` everything that it owns is deleted, too."""
+    """Delete a project, which must own nothing. With ``cleanup`` everything that it owns is deleted, too."""
     queue, project = call.system.job_queue, call.arguments["id"]
     removed = service.delete_projects(call.connection, queue, call.caller, [project], cleanup=call.flag("cleanup"))
     return service.deleted(call.connection, call.caller, project, removed)
 
 
 def add_account_to_project(call: Call) -> JobTicket:
-    """Add an account to a project."""
+    """Add an account to a project, or invite the account if the settings require invitations."""
     role = call.text("roletype") or PROJECT_REGULAR
     member = Membership(call.arguments["account"], role, project_role=call.ref("projectroleid"))
     return service.add_account(call.connection, call.caller, call.arguments["projectid"], member)
@@ -244,7 +244,7 @@ COMMANDS = (
                 "swapowner",
                 "true (default): the account becomes the only manager, and former managers get the role Regular",
             ),
-            string("roletype", "the new role of the account", choices=ROLES),
+            string("roletype", "the new role of the account in the project", choices=ROLES),
         ),
         rules=(Needs("roletype", "account"),),
         unsupported={"userid": ACCOUNTS_ONLY},

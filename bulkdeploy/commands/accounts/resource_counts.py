@@ -1,4 +1,4 @@
-"""updateResourceCount."""
+"""updateResourceCount: the recalculation of resource counts."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.unsupported import NO_TAGGED_LIMITS
@@ -18,7 +18,8 @@ def update_resource_count(call: Call) -> Page:
     """Recalculate the resource counts of an account, a project or a domain, and return the counts.
 
     Raises:
-        InvalidParameter, PermissionDenied: as the service.
+        InvalidParameter, PermissionDenied: the account, project or domain does not exist or is outside the caller's
+            reach.
     """
     requested = HolderParameters(call.text("account"), call.ref("domainid"), call.ref("projectid"))
     rows = recount(call.connection, call.caller, requested, call.arguments.get("resourcetype"))

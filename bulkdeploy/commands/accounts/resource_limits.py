@@ -48,8 +48,8 @@ def list_resource_limits(call: Call) -> Page:
     """Return the effective limits of an account, a project or a domain.
 
     Raises:
-        InvalidParameter: there is no such account or project.
-        PermissionDenied: it is outside the caller's reach.
+        InvalidParameter: the account or project does not exist.
+        PermissionDenied: the account, project or domain is outside the caller's reach.
     """
     rows = resource_limits.list_resource_limits(
         call.connection, call.caller, resource_limits.holder_parameters(call.arguments)
@@ -67,10 +67,13 @@ def list_resource_limits(call: Call) -> Page:
 
 
 def update_resource_limit(call: Call) -> Mapping[str, Any]:
-    """Set one resource limit, and return the limit. If ``max`` is not given, the resource becomes unlimited.
+    """Set one resource limit, and return the limit.
+
+    If ``max`` is not given, the resource becomes unlimited.
 
     Raises:
-        InvalidCombination, InvalidParameter, PermissionDenied: as the service.
+        InvalidCombination, InvalidParameter: the parameters name no account, project or domain.
+        PermissionDenied: the account, project or domain is outside the caller's reach.
     """
     limit = resource_limits.limit_of_call(call.arguments)
     (row,) = resource_limits.set_resource_limits(call.connection, call.caller, [limit])
@@ -127,13 +130,13 @@ COMMANDS = (
 
 
 def prepare_limits(connection: Connection, system: System, batch: Sequence[Values]) -> Sequence[NewLimit]:
-    """Return the limits of a file, in the units that are counted in."""
+    """Return the limits of a zone file, in the units in which resources are counted."""
     del connection, system
     return [resource_limits.limit_of_entry(given) for given in batch]
 
 
 def set_limits(connection: Connection, caller: Caller, batch: Sequence[NewLimit]) -> Sequence[EntityRef]:
-    """Set the limits of a file."""
+    """Set the limits of a zone file. Returns no entities, because limits have no ids."""
     resource_limits.set_resource_limits(connection, caller, batch)
     return ()
 
@@ -146,7 +149,10 @@ def _whose(values: Values) -> Hashable:
 
 
 def _in_bytes(amount: str) -> object:
-    """Return sizes are the same that are the same bytes."""
+    """Return a limit as bytes, so that equal sizes with different units compare equal.
+
+    Other limits are unchanged.
+    """
     size = size_in(amount, 1)
     return amount if size is None else size
 
@@ -157,8 +163,13 @@ NOUNS = (
         create=replace(
             UPDATE,
             parameters=(
-                string("resourcetype", "the resource, by its name", required=True, choices=TYPES),
-                string("max", "unlimited, or how much: a size of memory and storage", required=True, rule=LIMIT),
+                string("resourcetype", "the name of the resource type", required=True, choices=TYPES),
+                string(
+                    "max",
+                    "the limit, or unlimited; sizes of memory and storage have units",
+                    required=True,
+                    rule=LIMIT,
+                ),
                 *HOLDER,
             ),
         ),

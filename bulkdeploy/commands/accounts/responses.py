@@ -1,4 +1,4 @@
-"""The response fields of commands about accounts and users."""
+"""The response fields of commands for accounts and users."""
 
 from bulkdeploy.commands.constant_fields import OF_USERS
 from bulkdeploy.declare.response_fields import flag, fraction, large_number, moment, number, text
@@ -23,9 +23,9 @@ USER = Response(
         text("rolename", "the role's name"),
         text("roletype", "the role's type"),
         text("apikey", "the user's newest API key"),
-        flag("isdefault", "whether the user came with the installation"),
-        flag("iscallerchilddomain", "whether the user's domain is below the caller's"),
-        moment("created", "when the user was made"),
+        flag("isdefault", "whether the installation created the user"),
+        flag("iscallerchilddomain", "whether the user's domain is below the caller's domain"),
+        moment("created", "when the user was created"),
         *OF_USERS,
     ),
 )
@@ -45,7 +45,10 @@ ACCOUNT_NOUNS = {**COUNTED, "network": "networks", "template": "templates"}
 
 
 def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
-    """``<noun>limit``, ``<noun>total`` and ``<noun>available`` of each noun; limits are texts."""
+    """Return the fields ``<noun>limit``, ``<noun>total`` and ``<noun>available`` of each noun.
+
+    ``nouns`` maps the nouns to their descriptions. Limits are texts, because they can be Unlimited.
+    """
     fields: list[Field] = []
     for noun, meaning in nouns.items():
         total = fraction if noun == "secondarystorage" else large_number

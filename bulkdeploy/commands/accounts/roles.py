@@ -72,13 +72,13 @@ def delete_role(call: Call) -> None:
 
 
 def create_role_permission(call: Call) -> Mapping[str, Any]:
-    """Add a rule to a role."""
+    """Add a rule to a role after its existing rules, and return the rule."""
     rule = {name: call.arguments.get(name) for name in ("rule", "permission", "description")}
     return service.create_rule(call.connection, call.caller, every_api(), call.arguments["roleid"], rule)
 
 
 def update_role_permission(call: Call) -> None:
-    """Change one rule's permission, or the order of all."""
+    """Change the permission of one rule of a role, or the order of all its rules."""
     role, order = call.arguments["roleid"], call.arguments.get("ruleorder")
     if order:
         service.order_rules(call.connection, call.caller, every_api(), role, order)
@@ -93,7 +93,9 @@ def delete_role_permission(call: Call) -> None:
 
 
 def import_role(call: Call) -> Mapping[str, Any]:
-    """Create a role with rules, or give a role of this name these rules if that is forced.
+    """Create a role with rules.
+
+    With ``forced``, an existing role with this name gets the rules. Return the role.
 
     Raises:
         InvalidParameter: a rule is not valid, or a role has the name and ``forced`` is not given.
@@ -274,10 +276,10 @@ RULES = Binder(replace(CREATE_RULE, parameters=RULE_PARAMETERS))
 
 
 def with_rules(given: Values) -> Values:
-    """Return the values of a zone file's role with parsed rules, as createRolePermission parses them.
+    """Return the values of a role with validated rules, as createRolePermission validates them.
 
     Raises:
-        InvalidParameter: one of them breaks a rule.
+        InvalidParameter: a rule is not valid.
     """
     known = {parameter.name for parameter in RULE_PARAMETERS}
     bound = []
@@ -292,7 +294,7 @@ def with_rules(given: Values) -> Values:
 
 
 def create_roles(connection: Connection, caller: Caller, batch: Sequence[Values]) -> Sequence[EntityRef]:
-    """Create the roles of a file."""
+    """Create the roles of a zone file with their rules, and return them."""
     return service.create_roles(connection, caller, every_api(), [with_rules(given) for given in batch])
 
 

@@ -1,4 +1,4 @@
-"""login and logout."""
+"""login and logout: the begin and the end of sessions."""
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -40,8 +40,11 @@ class SessionEnded:
 def check_login(call: OpenCall) -> CheckedLogin:
     """Find the user of a login call and check the password, before the transaction of the login.
 
+    A wrong password does not raise an error; ``login`` rejects it.
+
     Raises:
-        LoginDelayed, LoginFailed: as ``services.accounts.sessions.check_login``.
+        LoginDelayed: there were too many failed logins before.
+        LoginFailed: the login cannot succeed, as for ``services.accounts.sessions.check_login``.
     """
     domain = call.arguments.get("domainid")
     request = LoginRequest(
@@ -55,7 +58,7 @@ def check_login(call: OpenCall) -> CheckedLogin:
 
 
 def login(call: OpenCall, checked: CheckedLogin) -> SessionBegun | LoginFailed:
-    """Start a session for the checked user. Returns a LoginFailed error if the login is rejected.
+    """Start a session for a checked user, and return its response, or a LoginFailed error if the login is rejected.
 
     Raises:
         LoginFailed: as ``services.accounts.sessions.log_in``.

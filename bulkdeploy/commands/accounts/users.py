@@ -33,7 +33,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_users(call: Call) -> Page:
-    """Users; never their passwords or secret keys.
+    """Return users without their passwords and secret keys.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -55,19 +55,19 @@ def get_user(call: Call) -> dict[str, Any]:
 
 
 def create_user(call: Call, user: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Add a user to an account."""
+    """Add a user to an account, and return the user."""
     (made,) = service.create_users(call.connection, call.caller, every_api(), [user])
     return users.read_user(call.connection, call.caller, made.id)
 
 
 def move_user(call: Call) -> None:
-    """Move a user to another account."""
+    """Move a user to another account of its domain."""
     target = AccountParameters(call.ref("accountid"), call.text("account"))
     service.move_user(call.connection, call.caller, every_api(), call.arguments["id"], target)
 
 
 def prepare_update(call: Call) -> PreparedUpdate:
-    """Hash the new password, and see whether the current one is right."""
+    """Hash the new password and check the current one, before the transaction of updateUser."""
     user = call.arguments["id"]
     return service.prepare_update(call.system, call.connection, call.caller, every_api(), user, call.arguments)
 
@@ -97,7 +97,7 @@ def disable_user(call: Call) -> JobTicket:
 
 
 def delete_user(call: Call) -> None:
-    """Delete a user."""
+    """Delete a user. The objects of the user's account are kept."""
     service.delete_users(call.connection, call.caller, every_api(), [call.arguments["id"]])
 
 
@@ -309,7 +309,9 @@ NOUNS = (
         prepare=service.prepare_users,
         more=(
             *KEYS,
-            string("passwordhash", "in place of the password: its argon2id hash", rule=PASSWORD_HASH),
+            string(
+                "passwordhash", "the argon2id hash of the password; used instead of password", rule=PASSWORD_HASH
+            ),
             string("state", "the state: enabled, disabled or locked", choices=STATES),
         ),
         optional=("password", "firstname", "lastname", "email"),

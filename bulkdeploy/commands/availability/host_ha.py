@@ -1,4 +1,4 @@
-"""configureHAForHost and the commands of host HA."""
+"""configureHAForHost and the other commands of host HA."""
 
 from bulkdeploy.commands.availability.parameters import THE_HOST
 from bulkdeploy.commands.availability.responses import HOST_HA
@@ -22,7 +22,7 @@ SIMULATED = ("health", "activity", "recover", "fence")
 
 
 def configure(call: Call) -> JobTicket:
-    """Configure the provider of a host."""
+    """Configure the host HA provider of a host."""
     return service.configure(call.connection, call.caller, call.arguments["hostid"], call.arguments["provider"])
 
 
@@ -34,7 +34,11 @@ def list_resources(call: Call) -> Page:
 
 
 def list_providers(call: Call) -> Page:
-    """List the providers of a hypervisor."""
+    """Return the host HA provider for a hypervisor type.
+
+    Raises:
+        InvalidParameter: the hypervisor type does not exist.
+    """
     given = call.arguments["hypervisor"]
     if HypervisorType.parse(given) is None:
         names = ", ".join(kind.value for kind in HypervisorType)
@@ -43,13 +47,13 @@ def list_providers(call: Call) -> Page:
 
 
 def configure_simulated(call: Call) -> None:
-    """Simulate the checks of a host."""
+    """Set the simulated results of the checks of a simulated host."""
     given = {name: call.flag(name) for name in SIMULATED}
     service.configure_simulated(call.connection, call.arguments["hostid"], given)
 
 
 def list_transitions(call: Call) -> Page:
-    """List the last transitions of a host."""
+    """Return the last state transitions of a host."""
     rows = service.list_transitions(call.connection, call.arguments["hostid"])
     keyword = (call.text("keyword") or "").lower()
     found = [row for row in rows if any(keyword in row[name] for name in ("event", "prevhastate", "hastate"))]

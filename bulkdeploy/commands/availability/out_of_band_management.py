@@ -18,7 +18,7 @@ LONGEST_TIMEOUT_S = 3600
 
 
 def configure(call: Call) -> dict[str, Any]:
-    """Configure the management controller of a host."""
+    """Store the address and credentials of a host's management controller. Return them without the password."""
     return service.configure(call.connection, call.system, call.caller, call.arguments["hostid"], call.arguments)
 
 

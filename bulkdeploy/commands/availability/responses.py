@@ -18,7 +18,7 @@ OUT_OF_BAND_MANAGEMENT = Response(
         text("hostid", "the host"),
         *POWER_FIELDS,
         text("action", "the action that was requested"),
-        text("description", "the result in words"),
+        text("description", "a description of the result"),
         flag("status", "whether the call succeeded"),
     ),
 )

@@ -19,7 +19,7 @@ PLACES = (
 
 
 SetEnabled: TypeAlias = Callable[..., JobTicket]
-"""A service that takes the connection, the caller, the place and ``enabled``; the job that it returns is done."""
+"""A service function with the parameters connection, caller, place and ``enabled``. Its job has already ended."""
 
 
 def switch_commands(
@@ -35,11 +35,12 @@ def switch_commands(
 
     Args:
         noun: the part of the commands' names.
-        title: what is switched, for descriptions.
-        since: the version of CloudStack that had them first.
-        set_enabled: the service.
+        title: the feature that is enabled or disabled, for descriptions.
+        since: the first version of CloudStack that has the commands.
+        set_enabled: the service function.
         response: the object in the job's result.
-        answers_success_of_many: for clusters and zones the job's result only tells of success, as in CloudStack.
+        answers_success_of_many: whether, for clusters and zones, the job's result contains only its success, as in
+            CloudStack.
     """
     for verb in ("enable", "disable"):
         for place, parameter, entity, what in PLACES:

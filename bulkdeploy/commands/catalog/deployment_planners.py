@@ -1,4 +1,4 @@
-"""listDeploymentPlanners."""
+"""listDeploymentPlanners: the deployment planners that offerings and deployments can name."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -12,7 +12,7 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 
 
 def list_deployment_planners(call: Call) -> Page:
-    """Return the planners that an offering or a deployment may name, and how each fills."""
+    """Return the deployment planners that an offering or a deployment may name, with their descriptions."""
     keyword = (call.text("keyword") or "").lower()
     catalog = placement_catalog()
     rows = [{"name": name, "description": catalog.strategy(name).description} for name in catalog.planners]
@@ -26,7 +26,7 @@ COMMANDS = (
         handler=list_deployment_planners,
         shape=Shape.LIST,
         response=Response(
-            "deploymentplanner", (text("name", "the planner"), text("description", "which clusters it fills first"))
+            "deploymentplanner", (text("name", "the planner"), text("description", "how the planner selects hosts"))
         ),
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         parameters=PAGING,

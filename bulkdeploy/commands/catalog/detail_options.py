@@ -1,4 +1,4 @@
-"""listDetailOptions."""
+"""listDetailOptions, which suggests values for details in CloudStack."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -12,7 +12,7 @@ from bulkdeploy.domain.accounts.accounts import EVERY_ROLE
 
 
 def list_detail_options(call: Call) -> Mapping[str, Any]:
-    """Return no values to choose from: details are texts that hypervisors' drivers may use."""
+    """Return no suggested values, because any text is accepted as a detail."""
     del call
     return {"details": {}}
 

@@ -53,7 +53,7 @@ DISK_OFFERING = Response(
             "tags, separated by commas; volumes of the offering are created only on storage pools that have "
             "all of them",
         ),
-        flag("displayoffering", "whether users can see the VM"),
+        flag("displayoffering", "whether users other than root admins can see the offering"),
         text_map("details", "the details of the offering"),
         text("state", "the state: Active or Inactive"),
         text("domainid", "the domains that may use the offering, separated by commas; absent: all domains"),
@@ -68,7 +68,7 @@ DISK_OFFERING = Response(
 
 
 def list_disk_offerings(call: Call) -> Page:
-    """Return the disk offerings that the caller may use.
+    """Return the disk offerings that the caller may use and that match the filters.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``.
@@ -93,7 +93,7 @@ def update_disk_offering(call: Call) -> Mapping[str, Any]:
 
 
 def delete_disk_offering(call: Call) -> None:
-    """Delete a disk offering."""
+    """Delete a disk offering. Existing volumes keep it."""
     offerings.delete_offerings(call.connection, call.caller, offering_service.DISK_OFFERING, [call.arguments["id"]])
 
 

@@ -14,8 +14,8 @@ def _described(name: str) -> str:
     what = UNITS["bytes" if name.startswith("bytes") else "iops"]
     direction = "read" if "read" in name else "written"
     if name.endswith("maxlength"):
-        return f"how long a burst of {direction} {what} may last, seconds"
-    return f"the most {what} {direction}{' in a burst' if name.endswith('max') else ''}"
+        return f"the maximum duration of a burst of {direction} {what}, in seconds"
+    return f"the maximum of {what} {direction}{' in a burst' if name.endswith('max') else ''}"
 
 
 DISK_RULES = tuple(
@@ -26,8 +26,8 @@ DISK_RULES = tuple(
 
 
 def disk_parameters(encrypt: str) -> tuple[Parameter, ...]:
-    """Return the parameters; ``encrypt`` is the name of the one for encryption."""
-    refused = "; hypervisors whose driver cannot do this reject VMs and volumes of the offering"
+    """Return the parameters for disk settings. ``encrypt`` is the name of the parameter for encryption."""
+    refused = "; VMs and volumes of the offering are rejected on hypervisors whose driver does not support this"
     return (
         string("cachemode", f"the cache mode of disks{refused}", choices=CACHE_MODES),
         boolean(encrypt, f"whether disks are encrypted{refused}"),

@@ -1,4 +1,4 @@
-"""listHypervisorCapabilities: the limits of this service and the abilities of drivers, by hypervisor."""
+"""listHypervisorCapabilities: the limits of the service and the abilities of drivers, by hypervisor type."""
 
 from typing import Any
 from uuid import UUID, uuid5
@@ -20,7 +20,7 @@ from bulkdeploy.services.infrastructure.host_admission import vms_limit
 from bulkdeploy.store.rows.listing import Page, cut_page
 
 OF_CAPABILITIES = UUID("5be5a1b0-6c0f-4d63-9c35-1f1d0a0e7f52")
-"""Capabilities are no rows: their ids follow from this and the hypervisor's name."""
+"""The namespace of the ids of capabilities, which are no rows: an id follows from the hypervisor type's name."""
 
 
 def list_hypervisor_capabilities(call: Call) -> Page:

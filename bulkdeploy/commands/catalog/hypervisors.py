@@ -1,4 +1,4 @@
-"""listHypervisors."""
+"""listHypervisors: the hypervisor types of a zone."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Command
@@ -11,7 +11,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_hypervisors(call: Call) -> Page:
-    """Return the hypervisor types that at least one cluster has."""
+    """Return the hypervisor types of the clusters in a zone, or in all zones if no zone is given."""
     rows = hypervisors.list_hypervisors(call.connection, call.ref_id("zoneid"))
     return Page(rows, len(rows))
 

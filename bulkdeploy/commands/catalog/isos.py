@@ -1,4 +1,4 @@
-"""listIsos."""
+"""listIsos: the ISOs that a caller may see."""
 
 from typing import Any
 
@@ -23,7 +23,7 @@ def list_isos(call: Call) -> Page:
     """Return the ISOs that match the ``isofilter``, with one row per zone.
 
     Raises:
-        InvalidParameter: a user asks for all.
+        InvalidParameter: a caller who is no admin gives the filter ``all``.
         PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     shown = TemplateFilter(call.arguments.get("isofilter", TemplateFilter.SELF_EXECUTABLE))
@@ -41,7 +41,7 @@ def list_isos(call: Call) -> Page:
 
 
 def _filters(call: Call) -> dict[str, Any]:
-    """Return the filters of the call without isready=false, which Ansible's cs_iso sends to see every ISO."""
+    """Return the filters of the call without isready=false, which Ansible's cs_iso sends to list every ISO."""
     given = call.arguments
     return {name: given[name] for name in given if name != "isready" or given[name]}
 
@@ -57,7 +57,7 @@ COMMANDS = (
         parameters=(
             string(
                 "isofilter",
-                f"which ISOs: {FILTER_WORDS}; default selfexecutable",
+                f"the ISOs to list: {FILTER_WORDS}; default: selfexecutable",
                 choices=tuple(word.value for word in TemplateFilter),
             ),
             uuid("id", Entity.ISO, "only this ISO"),

@@ -82,7 +82,7 @@ NETWORK_OFFERING = Response(
 
 
 def list_network_offerings(call: Call) -> Page:
-    """List the network offerings that the caller may use.
+    """Return the network offerings that the caller may use and that match the filters.
 
     Raises:
         PermissionDenied: the domain or the network is outside the caller's reach.
@@ -111,7 +111,7 @@ def update_network_offering(call: Call) -> Mapping[str, Any]:
 
 
 def delete_network_offering(call: Call) -> None:
-    """Delete a network offering."""
+    """Delete a network offering that no network uses."""
     offering_service.delete_offerings(call.connection, call.caller, [call.arguments["id"]])
 
 
@@ -292,7 +292,7 @@ COMMANDS = (
 
 
 def _in_any_case(entries: Iterable[str | Mapping[str, str]]) -> list[Any]:
-    """Return services or their properties in lower case and sorted, so that they can be compared."""
+    """Return services, or properties of services, in lower case and sorted, for comparison."""
     return sorted(
         one.lower() if isinstance(one, str) else sorted((key, value.lower()) for key, value in one.items())
         for one in entries

@@ -1,4 +1,4 @@
-"""Parameters that commands about offerings share: filters of lists by owner, VM and volume, and changed places."""
+"""Parameters of several offering commands: filters of lists by owner, VM and volume, and domains and zones."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.parameters import Parameter, boolean, string, uuid
@@ -30,9 +30,9 @@ def wanted(call: Call) -> Wanted:
     """Return the selection by the parameters of ``FOR_WHOM``, ``virtualmachineid`` and ``volumeid``.
 
     Raises:
-        InvalidCombination: an account and a project.
-        InvalidParameter: there is no such account or project.
-        PermissionDenied: whom or what they name is outside the caller's reach.
+        InvalidCombination: an account and a project are given.
+        InvalidParameter: the account or project does not exist.
+        PermissionDenied: the domain, account, project, VM or volume is outside the caller's reach.
     """
     connection, caller = call.connection, call.caller
     domain, account, project = call.ref("domainid"), call.text("account"), call.ref("projectid")
@@ -74,4 +74,4 @@ CHANGED_PLACES: tuple[Parameter, ...] = (
         length=4096,
     ),
 )
-"""Parameters of commands that change an offering: where, and by whom, it can be used afterwards."""
+"""Parameters of commands that change the domains and zones in which an offering can be used."""

@@ -1,4 +1,4 @@
-"""listOsCategories."""
+"""listOsCategories: the categories of guest OS types."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging

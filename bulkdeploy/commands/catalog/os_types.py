@@ -30,17 +30,17 @@ NO_DETAILS = "guest OS types have no details"
 
 
 def list_os_types(call: Call) -> Page:
-    """Return guest OS types. Callers who are not root admins see only displayed types."""
+    """Return guest OS types. Callers other than root admins see only displayed types."""
     return os_types.list_os_types(call.connection, call.arguments, paging(call), hidden=call.caller.is_root_admin)
 
 
 def add_guest_os(call: Call) -> JobTicket:
-    """Add a guest OS type."""
+    """Add a guest OS type. The job's result is the OS type."""
     return service.add_guest_os(call.connection, call.caller, call.arguments)
 
 
 def update_guest_os(call: Call) -> JobTicket:
-    """Change a guest OS type that an operator added."""
+    """Change a guest OS type that an operator added. The job's result is the OS type."""
     return service.update_guest_os(call.connection, call.caller, call.arguments["id"], call.arguments)
 
 

@@ -100,11 +100,11 @@ SERVICE_OFFERING = Response(
 
 
 def list_service_offerings(call: Call) -> Page:
-    """Return the service offerings that the caller may use.
+    """Return the service offerings that the caller may use and that match the filters.
 
     Raises:
-        InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``; PermissionDenied also
-            where the template is not the caller's to use.
+        InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``. PermissionDenied is
+            also raised if the caller may not use the template.
     """
     requested, template = wanted(call), call.ref("templateid")
     if template is not None:

@@ -72,15 +72,11 @@ NOT_REGISTERED: Mapping[TemplateKind, Mapping[str, str]] = {
         "isrouting": NO_ROUTERS,
     },
 }
-"""Parameters that CloudStack has for registering each kind, and why they are refused."""
+"""Parameters with which CloudStack registers an image and which this service rejects, with the reasons."""
 
 
 def register(kind: Kind, call: Call) -> Page:
-    """Register a template or ISO, and return one row per zone.
-
-    Raises:
-        InvalidParameter: the URL names an address that is not public.
-    """
+    """Register a template or ISO, and return one row per zone. The URL must be allowed."""
     templates.check_public_url(call.arguments["url"], call.system.fetch_rules)
     (ref,) = templates.register_templates(call.connection, call.caller, [call.arguments], kind=kind)
     return templates.list_by_id(call.connection, call.caller, kind, ref)
@@ -105,7 +101,7 @@ def delete(kind: Kind, call: Call) -> JobTicket:
 
 
 def update_permissions(kind: Kind, call: Call) -> None:
-    """Change which accounts and projects may use a template or ISO."""
+    """Change the accounts and projects that may use a template or ISO."""
     arguments = call.arguments
     requested = Sharing(
         call.text("op"),
@@ -148,7 +144,7 @@ REGISTERED_TEMPLATE: tuple[Parameter, ...] = (
 
 def _registered(kind: Kind) -> tuple[Parameter, ...]:
     shared = (
-        string("name", "the name of the template", required=True, rule=NAME),
+        string("name", "the name of the image", required=True, rule=NAME),
         string("displaytext", "the description; default: the name", length=4096),
         string(
             "url",
@@ -189,8 +185,8 @@ def _registering(kind: Kind, word: str) -> Command:
 
 def _changed(kind: Kind) -> tuple[Parameter, ...]:
     return (
-        string("name", "the new name of the template", rule=NAME, clearable=True),
-        string("displaytext", "the new description of the template", length=4096),
+        string("name", "the new name of the image", rule=NAME, clearable=True),
+        string("displaytext", "the new description of the image", length=4096),
         ARCHITECTURE,
         *ABOUT,
         boolean("bootable", "whether VMs can boot from the image"),
@@ -223,7 +219,7 @@ def _changing(kind: Kind, word: str) -> Command:
 
 
 def _endings(kind: Kind, word: str) -> tuple[Command, ...]:
-    """Return the commands that delete a template or ISO and that change who may use it."""
+    """Return the commands that delete a template or ISO and that change its permissions."""
     this = uuid("id", kind.entity, f"the {kind.noun}", required=True)
     return (
         Command(
@@ -275,13 +271,15 @@ COMMANDS: tuple[Command, ...] = tuple(
 )
 
 OF_FILES: tuple[Parameter, ...] = (
-    long("size", "size of the disk that it makes, bytes; default 2 GiB", minimum=1, maximum=MOST_BYTES, unit=1),
-    long("physicalsize", "what it takes on storage, bytes; default: size", minimum=1, maximum=MOST_BYTES, unit=1),
-    boolean("isready", "whether the zone has it ready; default true"),
-    string("status", "how far the zone is with it; default: Download Complete, or Not downloaded", rule=NAME),
+    long("size", "the size of disks of the image, in bytes; default: 2 GiB", minimum=1, maximum=MOST_BYTES, unit=1),
+    long(
+        "physicalsize", "the size of the image file, in bytes; default: size", minimum=1, maximum=MOST_BYTES, unit=1
+    ),
+    boolean("isready", "whether the image is ready in the zone; default: true"),
+    string("status", "the progress of the download; default: Download Complete, or Not downloaded", rule=NAME),
     uuids("accountids", Entity.ACCOUNT, "the accounts with which the image is shared"),
 )
-"""What an operator may say of an image that was put there by other means."""
+"""Parameters in zone files for an image that was put into the pools by other means."""
 
 NOUNS = tuple(
     Noun(

@@ -22,10 +22,10 @@ from bulkdeploy.domain.entities import Entity
 FILTER_WORDS = "featured, self, selfexecutable, sharedexecutable, executable, community, shared or all (admins)"
 
 FIELDS: tuple[Field, ...] = (
-    text("id", "the id of the template"),
-    text("name", "the name of the template"),
-    text("displaytext", "the description of the template"),
-    text("accountid", "the name of the account that owns the object; absent if a project owns it"),
+    text("id", "the id of the template or ISO"),
+    text("name", "the name of the image"),
+    text("displaytext", "the description of the image"),
+    text("accountid", "the id of the account that owns the object; absent if a project owns it"),
     *OWNER_FIELDS,
     text("zoneid", "the zone that this row describes"),
     text("zonename", "the zone's name"),
@@ -39,7 +39,7 @@ FIELDS: tuple[Field, ...] = (
     text("userdataname", "the name of the registered user data"),
     text("userdataparams", "the names of the variables in the registered user data, separated by commas"),
     text("userdatapolicy", "whether a deploy call may override the user data: ALLOWOVERRIDE or DENYOVERRIDE"),
-    text("ostypeid", "the guest OS type of the template"),
+    text("ostypeid", "the guest OS type of the image"),
     text("ostypename", "the guest OS type's name"),
     large_number("size", "the size of disks that are created from the image, in bytes"),
     large_number("physicalsize", "the size of the image file, in bytes"),
@@ -52,9 +52,9 @@ FIELDS: tuple[Field, ...] = (
     flag("requireshvm", "whether guests of the image need hardware virtualization"),
     flag("isdynamicallyscalable", "whether running VMs can be scaled"),
     text("url", "the URL from which the image was registered", ROOT_ADMIN_ONLY),
-    text("checksum", "the checksum of the template"),
-    text("arch", "the CPU architecture of the template"),
-    text_map("details", "the details of the template"),
+    text("checksum", "the checksum of the image file"),
+    text("arch", "the CPU architecture of the image"),
+    text_map("details", "the details of the image"),
     moment("created", "when the image was registered"),
     moment("removed", "when the image was deleted"),
     objects(
@@ -76,7 +76,7 @@ FIELDS: tuple[Field, ...] = (
 
 PARAMETERS: tuple[Parameter, ...] = (
     string("name", "only images with this name"),
-    uuid("zoneid", Entity.ZONE, "only deployments or operations in this zone"),
+    uuid("zoneid", Entity.ZONE, "only images in this zone"),
     string("hypervisor", "only images for this hypervisor"),
     boolean("isready", "true: only images that are ready in their zone; false: only images that are not"),
     string("arch", "only images for this CPU architecture"),
@@ -91,7 +91,7 @@ PARAMETERS: tuple[Parameter, ...] = (
 )
 
 ABOUT: tuple[Parameter, ...] = (
-    uuid("ostypeid", Entity.OS_TYPE, "the guest OS type of the template"),
+    uuid("ostypeid", Entity.OS_TYPE, "the guest OS type of the image"),
     boolean("passwordenabled", "whether passwords of guests of the image can be reset"),
     boolean("isdynamicallyscalable", "whether running VMs can be scaled"),
 )

@@ -24,15 +24,15 @@ PERMISSION = Response(
         texts("projectids", "the projects with which the image is shared"),
     ),
 )
-"""CloudStack calls that of an ISO so, too."""
+"""The response of both commands. CloudStack uses the same response key for templates and ISOs."""
 
 
 def list_permissions(call: Call) -> Mapping[str, Any]:
-    """Return the accounts and projects that the template or ISO is shared with.
+    """Return the accounts and projects with which a template or ISO is shared.
 
     Raises:
-        InvalidParameter: it was deleted.
-        PermissionDenied: it is not the caller's.
+        InvalidParameter: the template or ISO was deleted.
+        PermissionDenied: the caller may not act for its owner.
     """
     ref = call.arguments["id"]
     require_access(

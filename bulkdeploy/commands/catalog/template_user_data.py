@@ -17,10 +17,12 @@ from bulkdeploy.services.catalog.templates import ISO, TEMPLATE, first_row
 
 
 def link_user_data(call: Call) -> Mapping[str, Any]:
-    """Link user data to a template or ISO, or remove the link.
+    """Link user data to a template or ISO, or remove the link if no user data is given.
+
+    Return the template or ISO.
 
     Raises:
-        InvalidParameter: something was deleted, or no zone has the template or ISO.
+        InvalidParameter: the user data, or the template or ISO, was deleted, or no zone has the template or ISO.
     """
     template = call.ref("templateid")
     kind, ref = (ISO, call.arguments["isoid"]) if template is None else (TEMPLATE, template)

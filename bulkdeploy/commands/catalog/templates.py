@@ -1,4 +1,4 @@
-"""listTemplates."""
+"""listTemplates: the templates that a caller may see."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.catalog.template_fields import FIELDS, FILTER_WORDS, PARAMETERS
@@ -17,14 +17,14 @@ from bulkdeploy.store.catalog.templates import TemplateFilter
 from bulkdeploy.store.rows.listing import Page
 
 NO_HYPERVISOR = "None"
-"""What templates say that are for any hypervisor: clients fail on a template without the field."""
+"""The hypervisor of templates for any hypervisor. Clients fail on a template without this field."""
 
 
 def list_templates(call: Call) -> Page:
     """Return the templates that match the ``templatefilter``, with one row per zone.
 
     Raises:
-        InvalidParameter: a user asks for all.
+        InvalidParameter: a caller who is no admin gives the filter ``all``.
         PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     shown = TemplateFilter(call.arguments["templatefilter"])
@@ -55,7 +55,7 @@ COMMANDS = (
         parameters=(
             string(
                 "templatefilter",
-                f"which templates: {FILTER_WORDS}",
+                f"the templates to list: {FILTER_WORDS}",
                 required=True,
                 choices=tuple(word.value for word in TemplateFilter),
             ),

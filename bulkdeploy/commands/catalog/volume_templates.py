@@ -1,4 +1,4 @@
-"""createTemplate."""
+"""createTemplate: the creation of a template from a volume."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.catalog.template_fields import ABOUT, ARCHITECTURE, DETAILS, FIELDS
@@ -14,7 +14,7 @@ from bulkdeploy.services.catalog.volume_templates import create_template as serv
 
 
 def create_template(call: Call) -> JobTicket:
-    """Create a template of a volume; the job's result is the template."""
+    """Create a template from a volume of a stopped VM. The job's result is the template."""
     return service(call.connection, call.system, call.caller, named_owner(call), call.arguments)
 
 

@@ -13,10 +13,10 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_apis(call: Call) -> Page:
-    """Return the APIs that the caller may call, or the one named.
+    """Return the APIs that the caller may call, or only the API of the given name.
 
     Raises:
-        UnknownApi: the name is that of no API, or of one that the caller may not call.
+        UnknownApi: no API has the name, or the caller may not call it.
     """
     wanted = call.text("name")
     caller = call.caller
@@ -34,10 +34,10 @@ def list_apis(call: Call) -> Page:
 
 
 def _answer_fields(depth: int) -> tuple[Field, ...]:
-    """Return the description of a response field. Objects contain their fields, up to ``depth`` levels."""
+    """Return the fields that describe a response field. Objects contain their fields, up to ``depth`` levels."""
     plain = (
         text("name", "the field's name"),
-        text("description", "allow or deny"),
+        text("description", "the description"),
         text("type", "the type of the field"),
     )
     if depth == 0:
@@ -66,7 +66,7 @@ COMMANDS = (
                     "the parameters of the API",
                     (
                         text("name", "the parameter's name"),
-                        text("description", "allow or deny"),
+                        text("description", "the description"),
                         text("type", "the type of the parameter"),
                         number("length", "the maximum length of the value, in characters"),
                         flag("required", "whether the parameter is required"),

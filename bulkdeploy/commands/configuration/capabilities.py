@@ -21,7 +21,7 @@ UI_PAGE_SIZE = 20
 def list_capabilities(call: Call) -> dict[str, Any]:
     """Return the capabilities of the service as one object.
 
-    The limits of API calls are left out if there are none.
+    The limits of API calls are omitted if API calls are not limited.
     """
     settings = read_configuration(call.connection)
     throttled = settings.flag("api.throttling.enabled")
@@ -61,7 +61,7 @@ ABSENT = (
     "kubernetesserviceenabled",
     "regionsecondaryenabled",
 )
-"""Features of CloudStack that clients ask about and that are not here."""
+"""Features of CloudStack that this service does not have. Clients read these fields."""
 
 COMMANDS = (
     Command(
@@ -82,8 +82,12 @@ COMMANDS = (
                 flag("projectinviterequired", "whether accounts are invited to projects instead of added"),
                 flag("allowusercreateprojects", "whether the caller may create projects"),
                 flag("userpublictemplateenabled", "whether the caller may make its templates public"),
-                large_number("customdiskofferingminsize", "the smallest custom disk, GiB"),
-                large_number("customdiskofferingmaxsize", "the largest custom disk, GiB"),
+                large_number(
+                    "customdiskofferingminsize", "the minimum size of disks whose size callers choose, in GiB"
+                ),
+                large_number(
+                    "customdiskofferingmaxsize", "the maximum size of disks whose size callers choose, in GiB"
+                ),
                 large_number("defaultuipagesize", "the number of rows that user interfaces show on a page"),
                 number("apilimitinterval", "the length of the interval in which API calls are counted, in seconds"),
                 number("apilimitmax", "the maximum number of API calls of an account in an interval"),

@@ -104,7 +104,7 @@ def update_configuration(call: Call) -> Mapping[str, Any]:
     """Set one setting, globally or in a scope, and return the setting.
 
     Raises:
-        InvalidParameter, PermissionDenied: as the service.
+        InvalidParameter, PermissionDenied: the setting or the value is invalid, or the caller may not change it.
     """
     place, entity = _place(call)
     return configurations.update_configuration(
@@ -116,7 +116,7 @@ def reset_configuration(call: Call) -> Mapping[str, Any]:
     """Delete the value of a setting in a scope, so that the value of the wider scope applies again.
 
     Raises:
-        InvalidParameter, PermissionDenied: as the service.
+        InvalidParameter, PermissionDenied: the setting does not exist, or the caller may not change it.
     """
     place, entity = _place(call)
     return configurations.reset_configuration(
@@ -130,14 +130,18 @@ def with_system(_: Connection, system: System, batch: Sequence[Values]) -> list[
 
 
 def set_all(connection: Connection, caller: Caller, batch: Sequence[tuple[System, Values]]) -> list[EntityRef]:
-    """Set the settings of a file."""
+    """Set the settings of a zone file. Returns no entities, because settings have no ids."""
     new = [NewValue(given["name"], given["value"], *_place_of(given)) for _, given in batch if "value" in given]
     configurations.set_configurations(connection, batch[0][0], caller, new)
     return []
 
 
 def _place(call: Call) -> tuple[Place, EntityRef | None]:
-    """Return the scope of the call. An account or domain must be in the caller's reach."""
+    """Return the scope that the call names, and the entity of the scope, which is None for the global scope.
+
+    Raises:
+        PermissionDenied: the account or domain is outside the caller's reach.
+    """
     if (domain := call.ref("domainid")) is not None:
         require_domain(call.connection, call.caller, domain)
     if (account := call.ref("accountid")) is not None:
@@ -172,7 +176,7 @@ SEEN_BY = frozenset({RoleType.ADMIN, RoleType.DOMAIN_ADMIN})
 
 UPDATE = Command(
     name="updateConfiguration",
-    description="Sets one setting, everywhere or for one cluster or storage pool",
+    description="Sets a setting globally, or for one cluster or storage pool",
     handler=update_configuration,
     shape=Shape.OBJECT,
     response=CONFIGURATION,

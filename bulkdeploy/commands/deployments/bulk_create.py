@@ -1,7 +1,7 @@
 """bulkCreateVirtualMachines: deploys many different VMs with one call (one file: one command and its response).
 
-Ours, after Ganeti's bulk creation: CloudStack has no such call. An entry of the list has the parameters of
-deployVirtualMachine, but for those that are said once for all.
+CloudStack does not have this command; Ganeti's bulk creation is similar. An entry of the list has the parameters of
+deployVirtualMachine, except those that are given once for the whole call.
 """
 
 from collections import Counter
@@ -47,28 +47,28 @@ from bulkdeploy.store.rows.entities import resolve_known
 LIST = "virtualmachines"
 MOST_ENTRIES = 10_000
 OF_EACH = ("name", "displayname")
-"""What entries may differ in and still be configured alike."""
+"""Parameters in which entries of the same configuration may differ."""
 
 SHARED = tuple(parameter for parameter in OF_ANY_VM if parameter.name in OF_THE_CALL)
 
 ENTRY = Binder(
     Command(
         name="bulkCreateVirtualMachines",
-        description="one entry of the list",
+        description="an entry of virtualmachines",
         shape=Shape.OBJECT,
         changes_state=True,
         parameters=(
             *(parameter for parameter in OF_ANY_VM if parameter not in SHARED and parameter.name != "hostids"),
             *OF_ONE_VM,
-            integer("count", "how many such VMs, each with a generated name; default 1", minimum=1),
-            string("nameprefix", "generated names begin with it: prefix-1, prefix-2, ...", length=LONGEST_PREFIX),
+            integer("count", "the number of VMs of this entry, with generated names; default: 1", minimum=1),
+            string("nameprefix", "the prefix of generated names: prefix-1, prefix-2, ...", length=LONGEST_PREFIX),
         ),
         unsupported={**UNSUPPORTED, CUSTOM_ID: NO_CUSTOM_IDS},
         rules=RULES_OF_ONE_VM,
         handler=lambda _: None,
     )
 )
-"""Binds an entry as the parameters of a call are bound."""
+"""Parses an entry like the parameters of a call."""
 
 PLACE_FIELDS = (
     number("index", "the index of the VM's entry in virtualmachines"),
@@ -160,7 +160,10 @@ def _list_call(call: Call) -> DeployCall:
 
 
 def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> DeployCall:
-    """Return a deploy call for more VMs, which uses the entries of the list in turn. VM names are generated."""
+    """Return a deploy call for ``more`` VMs from the entries of a recorded list, which are used in turn.
+
+    ``before`` is the present number of VMs, from which the next entry follows. VM names are generated.
+    """
     entries: dict[int, dict[str, str]] = {}
     shared = {}
     for name, value in recorded.items():
@@ -229,8 +232,12 @@ def _remembering(lookup: Lookup) -> Lookup:
 def _refuse_unknown(given: Mapping[str, str]) -> None:
     for name in ENTRY.unknown(given):
         bare = name.partition("[")[0].lower()
-        rule = "it is given once, beside the list" if bare in OF_THE_CALL else "an entry has no such parameter"
-        # Not by the name alone: that of a parameter of the call would be taken for the call's own.
+        rule = (
+            "the parameter belongs to the whole call, not to an entry of virtualmachines"
+            if bare in OF_THE_CALL
+            else "entries of virtualmachines do not have this parameter"
+        )
+        # The bare name would look like a parameter of the call.
         raise InvalidParameter(f"{name[:80]} of an entry", given[name][:80], rule)
 
 
@@ -255,7 +262,7 @@ def _request(call: Call, vms: Sequence[NamedVm], token: str | None, of_call: Map
         entry = f"virtualmachines[{vms[1].entry}]"
         raise InvalidCombination(
             ("ipaddress", "macaddress", "iptonetworklist"),
-            f"{entry} would have the same address: each VM has its own",
+            f"{entry} would have the same address as another VM",
         )
     return deploy_request(
         call,

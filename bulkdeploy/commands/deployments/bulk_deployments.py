@@ -68,7 +68,7 @@ def _repeat(call: Call, recorded: Mapping[str, str], before: int, more: int) -> 
 
 
 DEPLOYING = deploying(_request, _answer)
-"""Deploys many alike VMs; answers their jobs in creation order, or the plan of a dry run."""
+"""Deploys many equal VMs. The response has their jobs in creation order, or the plan of a dry run."""
 
 
 def _list(call: Call) -> Page:
@@ -130,7 +130,7 @@ COMMANDS: tuple[Command, ...] = (
         roles=ROOT_ADMIN_ONLY,
         parameters=(
             uuid("id", Entity.DEPLOYMENT, "the bulk deployment"),
-            uuid("zoneid", Entity.ZONE, "only deployments or operations in this zone"),
+            uuid("zoneid", Entity.ZONE, "only deployments in this zone"),
             uuids(
                 "hostids",
                 Entity.HOST,

@@ -1,4 +1,4 @@
-"""Convert a deploy call to a ``DeployRequest``, and deploy or plan it (one file: shared by both commands)."""
+"""Conversion of deploy calls to ``DeployRequest``, and plans as responses (one file: shared by both commands)."""
 
 import re
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -31,7 +31,7 @@ REPEATED = re.compile(r"\Auserdatadetails\[[0-9]+\]\.")
 NICS = "iptonetworklist"
 
 FLAGS = {"displayvm": "display_vm", "dynamicscalingenabled": "dynamic_scaling"}
-"""Parameters that are flags, true unless they are false, and their columns."""
+"""Parameters that are flags with default true, and their columns."""
 
 SPREAD_FIELDS = (
     text("clusterid", "the cluster"),
@@ -76,7 +76,7 @@ PLAN_FIELDS = (
     EXCLUDED,
     HOSTS,
 )
-"""Who is not a root admin sees nothing of the infrastructure: the same as of a single deployment."""
+"""Response fields of plans. Only root admins see fields of the infrastructure, as for single deployments."""
 
 PLAN = Response(
     "plan",
@@ -91,12 +91,16 @@ PLAN = Response(
 
 
 MOST_SHARING = 500
-"""Calls for more VMs have a transaction of their own: the others would wait for them too long."""
+"""The largest number of VMs of a call that shares a transaction. Larger calls would delay the others."""
 ONLY_ALONE = (
     *("requesttoken", "dryrun", "minimumcount", "planindex", CUSTOM_ID, JOB_ID),
     *("ipaddress", "macaddress", NICS),
 )
-"""Who gives one of these may have to wait for a call, tries to a savepoint, or names what another may take."""
+"""Parameters of calls that are deployed in a transaction of their own.
+
+Such calls may have to wait for another call, use savepoints, or request names or addresses that another call may
+get.
+"""
 PINS = ("podid", "clusterid", "hostid")
 
 
@@ -104,8 +108,8 @@ def deploying(request: Callable[[Call], DeployCall], answer: Callable[[Call, Dep
     """Return the declaration of a command whose calls can be deployed together in one transaction.
 
     Bulk calls are combined with bulk calls and single calls with single calls, if they are for the same zone or are
-    pinned to the same part of it. Calls for different parts do not wait for each other. ``answer`` creates the
-    response for new VMs; the response to a dry run is its plan.
+    pinned to the same part of it. Calls for different parts do not wait for each other. ``request`` converts a
+    call, ``answer`` creates the response for new VMs. The response to a dry run is its plan.
     """
 
     def answer_or_plan(call: Call, result: DeployedVms | DryRun) -> Any:
@@ -123,12 +127,12 @@ def _sharing(call: Call) -> Hashable | None:
 
 
 def deploy_call(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployCall:
-    """Return the deployment that an API call requests. ``more`` contains the parameters of a single command.
+    """Convert an API call to a deploy call.
 
-    Raises an error if a caller who is not a root admin names a host, pod or cluster.
+    ``more`` contains the parameters that only one command has.
 
     Raises:
-        PermissionDenied: parameters that only root admins may give.
+        PermissionDenied: a caller who is not a root admin names a host, pod or cluster.
     """
     require_root_admin(call, "hostid", "podid", "clusterid", "hostids")
     return deploy_call_of(call, [deploy_request(call, bulk=bulk, count=count, **more)])
@@ -139,10 +143,10 @@ def deploy_call_of(
 ) -> DeployCall:
     """Return these requests as one deploy call.
 
-    The call's jobs are recorded with the id and the trace of this thread's API request.
+    The call's jobs are recorded with the id and the trace of the API request of the current thread.
 
     Raises:
-        InvalidCombination: see ``recorded_call``.
+        InvalidCombination: as ``recorded_call``.
     """
     return DeployCall(
         caller=call.caller,
@@ -156,7 +160,7 @@ def deploy_call_of(
 
 
 def require_root_admin(call: Call, *names: str) -> None:
-    """Reject the parameters unless the caller is a root admin.
+    """Reject these parameters unless the caller is a root admin.
 
     Only root admins choose places and see the infrastructure (cloudstack-protocol.md 5.1).
 
@@ -169,7 +173,7 @@ def require_root_admin(call: Call, *names: str) -> None:
 
 
 def host_ids(call: Call) -> tuple[int, ...]:
-    """Return the hosts of ``hostids``, by internal ids."""
+    """Return the internal ids of the hosts in ``hostids``."""
     return _ids(call.arguments, "hostids") or ()
 
 
@@ -177,7 +181,7 @@ def named_nics(call: Call) -> tuple[NamedNic, ...]:
     """Return the NICs of ``iptonetworklist``, or a default NIC with the given ``ipaddress`` and ``macaddress``.
 
     Raises:
-        InvalidParameter: an entry names no network, or an IPv6 address.
+        InvalidParameter: an entry names no network, or contains an IPv6 address.
     """
     ip, mac = call.text("ipaddress"), call.text("macaddress")
     if ip is not None or mac is not None:
@@ -194,7 +198,7 @@ def _named_nic(entry: Mapping[str, Any]) -> NamedNic:
 
 
 def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
-    """Return the API row of a dry run."""
+    """Return the API response of a dry run."""
     return {
         "count": result.requested,
         "fits": result.fits,
@@ -208,10 +212,7 @@ def plan_row(call: Call, result: DryRun) -> dict[str, Any]:
 
 
 def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> DeployRequest:
-    """Return the request of a deploy call with resolved ids.
-
-    ``more`` has the parameters that only some deploy calls have.
-    """
+    """Return the request of a deploy call with resolved ids. ``more`` contains parameters of some deploy calls."""
     arguments = call.arguments
     return DeployRequest(
         bulk=bulk,
@@ -255,7 +256,7 @@ def deploy_request(call: Call, *, bulk: bool, count: int, **more: Any) -> Deploy
 
 
 def _dry_run(call: Call) -> dict[str, Any]:
-    """Return whether the call is a dry run, and the hosts for which it requests the placement result."""
+    """Return whether the call is a dry run, and the hosts about which it requests a report."""
     return {"dry_run": call.flag("dryrun"), "explain_host_ids": host_ids(call)}
 
 
@@ -280,9 +281,10 @@ def _network_ids(arguments: Mapping[str, Any]) -> tuple[int, ...]:
 
 
 def _variables(arguments: Mapping[str, Any]) -> Mapping[str, str]:
-    """``userdatadetails`` by variable: written as CloudStack reads them, or as keys and values (cloudstack-go).
+    """Return the values of ``userdatadetails`` by the names of the variables.
 
-    Terraform's provider repeats the parameter in the variable's name.
+    CloudStack's format and the pairs of key and value of cloudstack-go are both accepted. Terraform's provider
+    repeats the parameter in the variable's name.
     """
     entries = [
         {entry["key"]: entry["value"]} if entry.keys() == {"key", "value"} else entry

@@ -45,7 +45,7 @@ def _answer(_: Call, deployed: DeployedVms) -> JobTicket:
 
 
 DEPLOYING = deploying(_request, _answer)
-"""Makes one VM; answers its id and the job that starts it, or the plan of a dry run."""
+"""Deploys one VM. The response has its id and the job that starts it, or the plan of a dry run."""
 
 COMMANDS: tuple[Command, ...] = (
     Command(

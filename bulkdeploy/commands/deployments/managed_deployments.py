@@ -55,7 +55,8 @@ UPDATED = Response(
 def _update(call: Call) -> Mapping[str, Any]:
     """Change the desired size of a managed deployment, and begin to add or remove VMs in the same transaction.
 
-    While its VMs are being replaced, the sweeper adds and removes VMs as a part of that.
+    While VMs of the deployment are being replaced, only the desired size is changed; the sweeper then adds and
+    removes VMs as a part of the replacement.
     """
     ref, connection = call.arguments["id"], call.connection
     given = call.arguments
@@ -86,11 +87,11 @@ def _update(call: Call) -> Mapping[str, Any]:
 
 
 HEALING = {"autoheal": "autoheal", "healafter": "heal_after", "maxunavailable": "heal_at_once"}
-"""Parameters that say how broken VMs are healed, and their columns."""
+"""Parameters for the healing of broken VMs, and their columns."""
 
 
 def _healing(call: Call, desired: int) -> dict[str, Any]:
-    """Return the columns that a call changes of how broken VMs are healed.
+    """Return the changed columns for the healing of broken VMs.
 
     Raises:
         InvalidParameter: ``maxunavailable`` is neither a number nor a percentage.
@@ -101,11 +102,11 @@ def _healing(call: Call, desired: int) -> dict[str, Any]:
 
 
 def _health(call: Call, managed: Row[Any], vm_ids: Sequence[int]) -> dict[str, Any]:
-    """Return the columns that a call changes of the health check.
+    """Return the changed columns of the health check.
 
     Raises:
-        InvalidParameter: ``healthcheck`` is no health check, or guests of the VMs cannot be asked by it.
-        InvalidCombination: there is a timeout and no health check.
+        InvalidParameter: ``healthcheck`` is not valid, or guests of the VMs cannot be checked in this way.
+        InvalidCombination: a timeout is given without a health check.
     """
     changes: dict[str, Any] = {}
     has_check = managed.health_check is not None

@@ -23,7 +23,7 @@ from bulkdeploy.store.deployments.replacements import open_replacement
 log = structlog.get_logger(__name__)
 
 SEEN_AFTER_S, STEP_AFTER_S = 30.0, 2.0
-"""Seconds from a change of the size, or a step of a replacement, to the next comparison of the deployment."""
+"""The time until the next comparison of a deployment, and after a change or a replacement step, in seconds."""
 
 
 def reconcile_if_due(connection: Connection, *, system: System, deployment_id: int, user_id: int) -> None:
@@ -102,5 +102,5 @@ def _log_failure(deployment_id: int, why: str, _: object) -> None:
 def _caller(connection: Connection, user_id: int) -> Caller:
     caller = caller_by_id(connection, user_id)
     if caller is None:
-        raise PermissionDenied("the user who made the deployment is disabled or was deleted")
+        raise PermissionDenied("the user who created the deployment is disabled or was deleted")
     return caller

@@ -45,7 +45,7 @@ HOW_MANAGED = (
         maximum=LONGEST_TIMEOUT_S,
     ),
 )
-"""Parameters that say how a deployment is managed."""
+"""Parameters that determine how a deployment is managed."""
 
 MANAGED = (
     boolean(
@@ -63,7 +63,7 @@ OF_ONE_CALL = frozenset(
         *("planindex", "hostids"),
     }
 )
-"""Parameters that only mean the call itself."""
+"""Parameters that concern only the original call, and are not recorded."""
 
 TIMEOUT_RULE = "healthtimeout must be given with a healthcheck other than none"
 
@@ -76,9 +76,9 @@ def recorded_call(call: Call) -> RecordedCall | None:
     Returns None if the deployment is not managed, or for a dry run.
 
     Raises:
-        InvalidCombination: a parameter of HOW_MANAGED without ``managed``, a list that gives addresses, or a health
-            timeout without a health check.
-        InvalidParameter: ``healthcheck`` is not a valid health check, or the settings allow no such check.
+        InvalidCombination: a parameter of HOW_MANAGED is given without ``managed``, a list contains addresses, or a
+            health timeout is given without a health check.
+        InvalidParameter: ``healthcheck`` is not a valid health check, or the settings do not allow this check.
     """
     arguments = call.arguments
     if not call.flag("managed"):
@@ -89,7 +89,7 @@ def recorded_call(call: Call) -> RecordedCall | None:
         return None
     given = dict(_wire(name, value) for name, value in _flat(arguments) if name not in OF_ONE_CALL)
     if any(name.lower().rpartition(".")[2] in (*ADDRESSES, "ip", "mac") for name in given):
-        rule = "addresses of single VMs cannot be given with managed=true: VMs that are added would have the same"
+        rule = "addresses of single VMs cannot be given with managed=true, because added VMs would get the same"
         raise InvalidCombination(("managed", *ADDRESSES), rule)
     if not {"account", "projectid"} & given.keys():
         owner = call.caller.owner
@@ -114,10 +114,10 @@ def recorded_call(call: Call) -> RecordedCall | None:
 
 
 def bound_call(call: Call, parameters: Mapping[str, str]) -> Call:
-    """Return the call with these parameters, bound as a request's; its caller calls.
+    """Return the call with other parameters, which are validated like those of a request.
 
     Raises:
-        ParameterError: a rule of the command is broken, or an entity does not exist.
+        ParameterError: a rule of the command is violated, or an entity does not exist.
     """
     lookup = partial(resolve_known, call.connection, call.caller)
     arguments = Binder(call.command).bind(parameters, call.caller.role_type, lookup)

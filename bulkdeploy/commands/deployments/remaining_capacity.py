@@ -19,7 +19,7 @@ from bulkdeploy.domain.errors import OwnerDisabled, PermissionDenied, ResourceUn
 from bulkdeploy.services.deployments.remaining_capacity import calculate_capacity
 
 OF_A_DEPLOYMENT = frozenset({"startvm", "dryrun", "planindex", "hostids"})
-"""What makes no sense where nothing is deployed."""
+"""Deploy parameters that calculateCapacity does not have, because nothing is deployed."""
 
 RULES_OF_A_DEPLOYMENT = tuple(rule for rule in RULES if isinstance(rule, Needs) and rule.other in OF_A_DEPLOYMENT)
 
@@ -79,7 +79,7 @@ REMAINING_CAPACITY = Response(
 
 
 def calculate(call: Call) -> Mapping[str, Any]:
-    """Return the number of further VMs that fit, their places, and the reason why no more VMs fit."""
+    """Return the number of further VMs that fit, the hosts that would get them, and why no more VMs fit."""
     request = deploy_request(call, bulk=True, count=1)
     return calculate_capacity(call.connection, call.caller, request, tiered=call.flag("tiered"), n1=call.flag("n1"))
 

@@ -1,6 +1,6 @@
 """The execution of one step of a rolling replacement, which ``domain.deployments.replacements`` chooses.
 
-A step is one transaction. It looks at the VMs as they are now, so that a step that was lost is chosen again.
+A step is one transaction and depends only on the present state of the VMs, so a step that was lost is chosen again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -39,10 +39,12 @@ REPLACE_COMMAND = "replaceBulkDeployment"
 
 
 def take_step(call: Call, managed: Row[Any], replacement: Row[Any], vms: Sequence[Row[Any]]) -> ReplacementStep:
-    """Execute the next step of a replacement that is in progress. The caller has locked the deployment.
+    """Execute the next step of a replacement that is in progress.
+
+    The caller has locked the deployment.
 
     Args:
-        call: in the name of the user who made the deployment.
+        call: a call in the name of the user who created the deployment.
         managed: the row of the managed deployment.
         replacement: the row of the replacement.
         vms: the VMs of the deployment.
@@ -91,8 +93,8 @@ def _health_of_members(
 ) -> Mapping[int, GuestHealth]:
     """Return the health of the guests of a deployment's VMs, by VM id.
 
-    Guests that were not replaced yet count as answering, as all guests do without a health check. So a check that
-    no guest can answer, or a network that fails, stops a replacement and never makes VMs be replaced faster.
+    Guests that were not replaced yet count as answering, as do all guests if there is no health check. A check that
+    no guest can pass, or a network failure, therefore stops a replacement and never accelerates it.
     """
     health = {vm.id: GuestHealth(is_answering=True) for vm in vms}
     if managed.health_check is not None:
@@ -109,9 +111,9 @@ def recheck_lost_guests(
     members: Sequence[Row[Any]],
     states: Mapping[int, str],
 ) -> None:
-    """Give guests that did not answer in time the timeout again, because they may answer by now.
+    """Start the timeout of guests that did not answer in time again, because they may answer by now.
 
-    New VMs whose guests do not answer then are destroyed and do not count as failures once more.
+    New VMs whose guests still do not answer are destroyed later, and do not count as failures again.
     """
     health = _health_of_members(connection, managed, members, states)
     lost = [vm.id for vm in members if health[vm.id].is_lost]
@@ -175,7 +177,7 @@ GUEST_DATA: Mapping[str, tuple[str, ...]] = {
     "userdata": ("userdataid", "userdatadetails"),
     "keypairs": ("keypair",),
 }
-"""Parameters of what guests get at their first start, and others that give the same in another way."""
+"""Parameters with data that guests get at their first start, and other parameters for the same data."""
 
 
 def parameter_name(recorded: str) -> str:
@@ -190,10 +192,10 @@ def parameter_name(recorded: str) -> str:
 
 
 def guest_columns(before: Mapping[str, str], after: Mapping[str, str]) -> dict[str, Any] | None:
-    """Return the columns of VMs that differ between two calls with alike VMs: user data and key pairs.
+    """Return the changed columns of VMs, user data and key pairs, between two recorded calls.
 
-    Returns None if the later call names registered user data or details of user data: the text that guests got from
-    these is not recorded.
+    Returns None if the later call contains registered user data or values of variables, because the resulting text
+    is not recorded.
     """
     columns: dict[str, Any] = {}
     for name, others in GUEST_DATA.items():

@@ -41,7 +41,7 @@ from bulkdeploy.store.rows.listing import Paging
 from bulkdeploy.store.rows.visibility import Visibility
 
 CHANGES = ("templateid", "serviceofferingid", "userdata", "keypairs")
-"""Parameters that a replacement may change. All others stay as in the recorded call."""
+"""Parameters that a replacement may change. All others remain as in the recorded call."""
 
 
 def _replace(call: Call) -> Mapping[str, Any]:
@@ -57,7 +57,7 @@ def _replace(call: Call) -> Mapping[str, Any]:
     if method is ReplaceMethod.RESTORE:
         _check_restored(managed.parameters, given)
     if store.open_replacement(connection, ref.id) is not None:
-        rule = "its virtual machines are being replaced; let this end, or give rollback=true"
+        rule = "a replacement of its virtual machines is in progress; wait for its end, or set rollback=true"
         raise InvalidParameter("id", str(ref.uuid), rule)
     parameters = _changed(managed.parameters, given)
     if method is ReplaceMethod.RECREATE or given.keys() & GUEST_DATA.keys():
@@ -83,22 +83,30 @@ def _replace(call: Call) -> Mapping[str, Any]:
 
 
 def _check_restored(recorded: Mapping[str, str], given: Mapping[str, Any]) -> None:
-    """Raise an error if VMs that are restored in place cannot get these parameters.
+    """Raise an error if VMs cannot get these parameters by method=Restore.
 
     Raises:
         InvalidCombination: the parameters need method=Recreate.
     """
     if "serviceofferingid" in given:
-        rule = "VMs that are restored in place keep their sizes: scale them, or use method=Recreate"
+        rule = "method=Restore cannot change the sizes of VMs: scale them, or use method=Recreate"
         raise InvalidCombination(("method", "serviceofferingid"), rule)
     names = [name for name in CHANGES if name in given and name in GUEST_DATA]
     if names and any(name.startswith("virtualmachines[") for name in recorded):
-        rule = "user data and key pairs of a list of unlike VMs cannot be changed in place; use method=Recreate"
+        rule = (
+            "method=Restore cannot change user data and key pairs of a list of different VMs; use method=Recreate"
+        )
         raise InvalidCombination(("method", *names), rule)
 
 
 def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, Any]:
-    """Replace the VMs that the newest replacement has replaced, by its rules, with the parameters before."""
+    """Start a replacement that gives the VMs of the newest replacement their previous parameters again.
+
+    It has the method and the limits of the newest replacement.
+
+    Raises:
+        InvalidParameter: there was no replacement, or the previous data of the guests was not recorded.
+    """
     connection = call.connection
     last = store.last_replacement(connection, ref.id)
     if last is None:
@@ -116,14 +124,14 @@ def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, An
 def _check_restored_back(
     connection: Connection, ref: EntityRef, now: Mapping[str, str], before: Mapping[str, str]
 ) -> None:
-    """Check that VMs that are restored in place can get the template and the guest data of an earlier call.
+    """Check that VMs can get the template and the guest data of an earlier call by method=Restore.
 
     Raises:
-        InvalidParameter: the earlier call does not record these.
+        InvalidParameter: the template or the guest data of the earlier call was not recorded.
     """
     template = store.recorded_template(connection, before)
     if template is None:
-        rule = "its virtual machines had several templates, which are not recorded for each"
+        rule = "its virtual machines had several templates, and the template of each VM was not recorded"
         raise InvalidParameter("id", str(ref.uuid), rule)
     columns = guest_columns(now, before)
     if columns is None or (columns.get("user_data") == "" and store.has_linked_user_data(connection, template)):
@@ -170,7 +178,13 @@ def _begin(
 
 
 def _resume(call: Call) -> Mapping[str, Any]:
-    """Continue a replacement that is paused or failed. New VMs in state Error are destroyed and deployed again."""
+    """Continue a replacement that is paused or failed.
+
+    New VMs in state Error are destroyed and deployed again.
+
+    Raises:
+        InvalidParameter: the deployment has no such replacement.
+    """
     ref, connection = call.arguments["id"], call.connection
     managed = lock_deployment(call, ref)
     replacement = store.open_replacement(connection, ref.id)
@@ -217,12 +231,12 @@ def _changed(recorded: Mapping[str, str], given: Mapping[str, Any]) -> dict[str,
 
 
 def _check_parameters(call: Call, managed: Row[Any], parameters: Mapping[str, str]) -> None:
-    """Check a deployment of one more VM with these parameters.
+    """Check that one more VM could be deployed with these parameters.
 
-    Missing capacity, addresses and limits are ignored, because the replacement removes VMs, too.
+    Missing capacity, addresses and limits are ignored, because the replacement also removes VMs.
 
     Raises:
-        BulkDeployError: the parameters cannot be had.
+        BulkDeployError: the parameters are invalid.
     """
     try:
         deploy_more(call, managed, 0, 1, dry_run=True, recorded=parameters)
@@ -231,14 +245,14 @@ def _check_parameters(call: Call, managed: Row[Any], parameters: Mapping[str, st
 
 
 def _checkpoints(given: str | None, vms: int) -> list[int]:
-    """Return the numbers of replaced VMs at which to pause, by percentages such as ``10,50``.
+    """Return the numbers of replaced VMs at which to pause, from percentages such as ``10,50``.
 
     Raises:
-        InvalidParameter: a part is no percentage from 1 to 99.
+        InvalidParameter: a part is not a percentage from 1 to 99.
     """
     parts = [part.strip().removesuffix("%") for part in (given or "").split(",") if part.strip()]
     if any(not part.isascii() or not part.isdigit() or not 0 < int(part) < 100 for part in parts):
-        rule = "it must be percentages from 1 to 99, separated by commas, such as 10,50"
+        rule = "the value must be percentages from 1 to 99, separated by commas, such as 10,50"
         raise InvalidParameter("pauseafter", given, rule)
     counts = {-(-vms * int(part) // 100) for part in parts}
     return sorted(count for count in counts if count < vms)

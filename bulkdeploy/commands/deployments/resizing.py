@@ -22,10 +22,13 @@ from bulkdeploy.store.deployments.managed_deployments import lock_managed
 
 @dataclass(frozen=True, slots=True)
 class Resized:
-    """The result of a new desired size: the new jobs, the deployment, and the operation that removes VMs."""
+    """The result of a changed desired size: the jobs of added and removed VMs.
+
+    ``grown_by`` is the bulk deployment of added VMs, ``operation`` the bulk operation that removes VMs.
+    """
 
     added: Sequence[tuple[str, str]] = ()
-    """Pairs of a job's and its VM's uuid."""
+    """Pairs of the uuid of a job and the uuid of its VM."""
 
     removed: Sequence[tuple[UUID, UUID]] = ()
     grown_by: UUID | None = None
@@ -33,10 +36,10 @@ class Resized:
 
 
 def lock_deployment(call: Call, ref: EntityRef) -> Row[Any]:
-    """Lock and return a managed deployment of an account that the caller may act for.
+    """Lock and return a managed deployment.
 
     Raises:
-        PermissionDenied: the caller may not act for the account.
+        PermissionDenied: the caller may not act for the owner of the deployment.
         InvalidParameter: the deployment is not managed.
     """
     owner = deployment_owner(call.connection, ref.id)
@@ -63,7 +66,7 @@ def resize(
     if more > 0:
         made = deploy_more(call, managed, len(members), more)
         if isinstance(made, DryRun):
-            raise AssertionError("a recorded call is no dry run")
+            raise AssertionError("a recorded call never contains dryrun")
         return Resized(added=list(zip(made.job_uuids, made.vm_uuids, strict=True)), grown_by=made.uuid)
     if more == 0:
         return Resized()
@@ -83,7 +86,8 @@ def deploy_more(
 ) -> DeployedVms | DryRun:
     """Repeat the recorded call of a deployment for ``count`` more VMs, with the same rules and limits.
 
-    ``recorded`` replaces the parameters that are stored with the deployment.
+    ``before`` is the present number of VMs. ``recorded`` replaces the parameters that are stored with the
+    deployment.
     """
     command = find_commands()[managed.command]
     if command.repeat is None:

@@ -1,4 +1,4 @@
-"""The response that describes a bulk deployment as a whole."""
+"""The response that describes a bulk deployment."""
 
 from bulkdeploy.commands.deployments.deploy_calls import PLAN_FIELDS
 from bulkdeploy.declare.response_fields import OWNER_FIELDS, flag, fraction, moment, number, objects, text
@@ -46,7 +46,7 @@ DEPLOYMENT_ERRORS = (
     InsufficientAddresses,
     ResourceUnavailable,
 )
-"""Errors of every call that deploys VMs, beyond those of all calls."""
+"""Errors that every call that deploys VMs can return, in addition to those of all calls."""
 
 BULK_DEPLOYMENT = Response(
     "bulkdeployment",

@@ -1,4 +1,4 @@
-"""``allocpolicy``: the preference of a pod or a cluster for new VMs.
+"""The parameter ``allocpolicy``: whether a pod or a cluster is preferred for new VMs.
 
 CloudStack does not have this parameter; Ganeti's node groups do.
 """

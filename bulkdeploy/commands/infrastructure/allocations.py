@@ -1,4 +1,4 @@
-"""listAllocations: the claims on hosts and storage pools. An own command, like OpenStack's allocations."""
+"""listAllocations: the claims on hosts and storage pools. CloudStack does not have this command."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -43,7 +43,7 @@ ALLOCATION = Response(
 
 
 def list_allocations(call: Call) -> Page:
-    """Return claims of hosts and pools."""
+    """Return the claims on hosts and storage pools that match the filters."""
     return allocations.list_allocations(call.connection, call.arguments, paging(call))
 
 

@@ -1,4 +1,4 @@
-"""balanceZone: moves VMs until hosts are evenly used. An own command; CloudStack balances single clusters only."""
+"""balanceZone: moves VMs until hosts are evenly used. CloudStack can balance only single clusters."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import BALANCE_RESULT

@@ -1,4 +1,4 @@
-"""listCapacity."""
+"""listCapacity: the total and used capacity of zones, pods and clusters."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.infrastructure.responses import CAPACITY_FIELDS
@@ -17,7 +17,7 @@ PAGE_ONLY: tuple[Parameter, ...] = tuple(parameter for parameter in PAGING if pa
 
 
 def list_capacity(call: Call) -> Page:
-    """Capacity of zones; of the pod or cluster where one is named."""
+    """Return the capacity of zones, or of a pod or cluster if the call names one."""
     level = CapacityLevel.ZONE
     if "podid" in call.arguments:
         level = CapacityLevel.POD
@@ -54,7 +54,7 @@ COMMANDS = (
             uuid("clusterid", Entity.CLUSTER, "the cluster whose capacity is listed, instead of zones"),
             integer(
                 "type",
-                "only this type: 0 memory, 1 CPU, 2 used storage, 3 promised storage, 8 addresses, "
+                "only this type: 0 memory, 1 CPU, 2 used storage, 3 allocated storage, 8 addresses, "
                 "9 local storage, 90 cores",
             ),
             boolean("fetchlatest", "accepted but ignored: the response is always current"),

@@ -28,13 +28,17 @@ MOVE = (
 
 
 def generate_plan(call: Call) -> dict[str, Any]:
-    """Show the moves that would balance a cluster."""
+    """Return the moves that would balance a cluster. Nothing is moved."""
     cluster, most = call.arguments["id"], call.arguments.get("migrations")
     return {"migrations": service.plan_cluster(call.connection, call.system, cluster, most)}
 
 
 def execute_plan(call: Call) -> JobTicket:
-    """Create the job that moves VMs of a cluster to the hosts that the call names."""
+    """Create the job that moves VMs of a cluster to the hosts that the call names.
+
+    Raises:
+        InvalidParameter: an entry does not have exactly the fields vm and host.
+    """
     moves = call.arguments.get("migrateto", ())
     for move in moves:
         if set(move) != {"vm", "host"}:
@@ -43,7 +47,7 @@ def execute_plan(call: Call) -> JobTicket:
 
 
 def list_plans(call: Call) -> Page:
-    """Return the DRS plans of clusters."""
+    """Return the DRS plans of clusters, newest first."""
     return store.list_plans(call.connection, call.arguments, paging(call))
 
 

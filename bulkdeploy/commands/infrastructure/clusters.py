@@ -36,11 +36,11 @@ CLUSTER = Response(
         text("zonename", "the zone's name"),
         text("hypervisortype", "the hypervisor of the cluster's hosts"),
         text("clustertype", "the type of the cluster: CloudManaged or ExternalManaged"),
-        text("managedstate", "Managed, or Unmanaged: no new VMs are placed here"),
-        text("allocationstate", "Enabled, or Disabled: no new VMs are placed here"),
+        text("managedstate", "Managed, or Unmanaged: the cluster gets no new VMs"),
+        text("allocationstate", "Enabled, or Disabled: the cluster gets no new VMs"),
         text(
             "allocpolicy",
-            "whether new VMs are placed here: preferred (normally), last_resort (only VMs that fit nowhere "
+            "whether the cluster gets new VMs: preferred (normally), last_resort (only VMs that fit nowhere "
             "else) or unallocable (never)",
         ),
         text("cpuovercommitratio", "the CPU over-commit factor: how many times the physical CPU may be allocated"),
@@ -56,7 +56,7 @@ CLUSTER = Response(
 
 
 def list_clusters(call: Call) -> Page:
-    """Return clusters, by pod, by zone or all."""
+    """Return the clusters that match the filters."""
     return clusters.list_clusters(call.connection, call.arguments, paging(call))
 
 
@@ -74,7 +74,7 @@ def update_cluster(call: Call) -> Mapping[str, Any]:
 
 
 def delete_cluster(call: Call) -> None:
-    """Delete an empty cluster."""
+    """Delete a cluster without hosts and storage pools."""
     cluster_service.delete_clusters(call.connection, call.caller, [call.arguments["id"]])
 
 
@@ -152,10 +152,10 @@ UPDATE = Command(
             "the hypervisor of the cluster's hosts; can be changed only while the cluster has no hosts",
             choices=HYPERVISORS,
         ),
-        string("allocationstate", "Enabled, or Disabled: no new VMs are placed here", choices=ALLOCATION_STATES),
+        string("allocationstate", "Enabled, or Disabled: the cluster gets no new VMs", choices=ALLOCATION_STATES),
         ALLOCATION_POLICY,
         string(
-            "managedstate", "Managed, or Unmanaged: no new VMs are placed here", choices=("Managed", "Unmanaged")
+            "managedstate", "Managed, or Unmanaged: the cluster gets no new VMs", choices=("Managed", "Unmanaged")
         ),
         ARCHITECTURE,
     ),

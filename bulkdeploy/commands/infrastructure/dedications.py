@@ -19,18 +19,18 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_dedications(place: Entity, call: Call) -> Page:
-    """Return the dedicated places of one kind (zones, pods, clusters or hosts)."""
+    """Return the dedicated zones, pods, clusters or hosts, depending on ``place``."""
     return dedications.list_dedications(call.connection, place, call.arguments, paging(call))
 
 
 def dedicate(place: Entity, call: Call) -> JobTicket:
-    """Dedicate a place to one domain or account."""
+    """Dedicate a zone, pod, cluster or host to one domain or account."""
     (ref,) = service.dedicate_places(place, call.connection, call.caller, [call.arguments])
     return service.dedicated(call.connection, call.caller, ref)
 
 
 def release(place: Entity, call: Call) -> JobTicket:
-    """Remove the dedication of a place."""
+    """Release the dedication of a zone, pod, cluster or host."""
     ref = call.arguments[f"{place.name.lower()}id"]
     service.release_places(call.connection, call.caller, [ref])
     return service.released(call.connection, call.caller, ref)

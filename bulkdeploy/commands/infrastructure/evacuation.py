@@ -21,7 +21,7 @@ def look_at_host(call: Call) -> bool | None:
 def evacuate_host(call: Call, answers: bool | None) -> JobTicket | Instead:
     """Create the job that starts a dead host's VMs on other hosts, or return the plan of a dry run.
 
-    The job's result contains the new hosts of the VMs.
+    ``answers`` is the result of ``look_at_host``. The job's result contains the new hosts of the VMs.
     """
     done = evacuation.evacuate_host(
         call.connection,

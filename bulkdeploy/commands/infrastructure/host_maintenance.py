@@ -13,7 +13,10 @@ from bulkdeploy.services.infrastructure import host_maintenance
 
 
 def prepare_host_for_maintenance(call: Call) -> JobTicket | Instead:
-    """Have a host emptied; the job's result is the host. Or its plan."""
+    """Create the job that moves all VMs off a host for maintenance, or return the plan of a dry run.
+
+    The job's result is the host.
+    """
     plan = plan_wanted(call, "prepareHostForMaintenance")
     done = host_maintenance.prepare_host_for_maintenance(
         call.connection, call.system, call.caller, call.arguments["id"], plan
@@ -22,14 +25,14 @@ def prepare_host_for_maintenance(call: Call) -> JobTicket | Instead:
 
 
 def cancel_host_maintenance(call: Call) -> JobTicket:
-    """Cancel a host's maintenance; the job's result is the host."""
+    """Cancel the maintenance of a host. The job's result is the host."""
     return host_maintenance.cancel_host_maintenance(call.connection, call.system, call.caller, call.arguments["id"])
 
 
 def migrate_host(call: Call) -> JobTicket | Instead:
     """Create the job that moves all VMs off a host, or return the plan of a dry run.
 
-    The job's result contains the new hosts of the VMs.
+    The job's result contains the new hosts of the VMs. The host can still get new VMs.
     """
     plan = plan_wanted(call, "migrateHost")
     done = host_maintenance.migrate_host(call.connection, call.system, call.caller, call.arguments["id"], plan)

@@ -29,13 +29,13 @@ WITH_CAPACITY = frozenset({"all", "capacity"})
 
 
 def list_hosts(call: Call) -> Page:
-    """Return the hosts of a place or all hosts.
+    """Return the hosts that match the filters.
 
     With ``virtualmachineid``, return the hosts to which this VM could move.
 
     Raises:
-        InvalidParameter: that VM does not run.
-        PermissionDenied: it is not the caller's to see.
+        InvalidParameter: the VM does not run.
+        PermissionDenied: the caller may not see the VM.
     """
     vm = call.ref("virtualmachineid")
     if call.arguments.get("type", hosts.HOST_TYPE).lower() != hosts.HOST_TYPE.lower():
@@ -52,7 +52,7 @@ def reach_new_host(call: Call) -> list[ReachedHost]:
 
 
 def add_host(call: Call, reached: Sequence[ReachedHost]) -> Page:
-    """Add a host to a cluster."""
+    """Add the host that ``reach_new_host`` has read to a cluster, and return it as a list of one row."""
     (host,) = host_service.add_hosts(call.connection, call.caller, reached)
     return _page(call, host)
 
@@ -65,7 +65,7 @@ def update_host(call: Call) -> Mapping[str, Any]:
 
 
 def delete_host(call: Call) -> None:
-    """Delete a host without VMs."""
+    """Delete a host without VMs, and the storage pool of its local disks."""
     host_service.delete_hosts(call.connection, call.caller, [call.arguments["id"]], forced=call.flag("forced"))
 
 
@@ -236,7 +236,7 @@ COMMANDS = (
 
 
 def _key(values: Values) -> Hashable:
-    """Return the key of a host: its zone and its URL without the query.
+    """Return the key by which a host in a zone file is found: its zone and its URL without the query.
 
     The query of a simulated host's URL describes its hardware and does not identify the host.
     """

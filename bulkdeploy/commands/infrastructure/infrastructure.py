@@ -14,7 +14,7 @@ THERE = (
     *("systemvms", "routers", "ilbvms", "alerts", "objectstores", "backuprepositories"),
 )
 ABSENT = dict.fromkeys(THERE[-6:], 0)
-"""Things that there are none of, which CloudStack's console counts all the same."""
+"""The numbers of resources that the service does not have and that CloudStack's UI shows."""
 
 
 def list_infrastructure(call: Call) -> Mapping[str, int]:
@@ -31,7 +31,7 @@ COMMANDS = (
         description="Counts zones, pods, clusters, hosts, storage pools and other infrastructure",
         handler=list_infrastructure,
         shape=Shape.OBJECT,
-        response=Response("infrastructure", tuple(number(name, f"how many {name} there are") for name in THERE)),
+        response=Response("infrastructure", tuple(number(name, f"the number of {name}") for name in THERE)),
         roles=frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN}),
         authorized=ROOT_ADMIN_ONLY,
     ),

@@ -1,4 +1,4 @@
-"""listManagementServers: the service as one server, independent of its number of processes."""
+"""listManagementServers: the service as one server, whatever its number of processes is."""
 
 import platform
 from functools import cache
@@ -18,7 +18,7 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 
 
 def list_management_servers(call: Call) -> Page:
-    """Return one row for the whole service, which is up because it responds. Processes are not listed."""
+    """Return one row for the whole service, which is Up because it responds. Processes are not listed."""
     row = {"id": MANAGEMENT_SERVER_ID, "name": MANAGEMENT_SERVER, "state": "Up", "version": CLOUDSTACK_VERSION}
     same = all((call.text(field) or row[field]).lower() == row[field] for field in ("id", "name", "version"))
     found = same and (call.text("keyword") or "").lower() in MANAGEMENT_SERVER
@@ -32,7 +32,7 @@ def list_management_servers(call: Call) -> Page:
 
 @cache
 def _distribution() -> str:
-    """Return the name of the operating system that the process runs on."""
+    """Return the name of the operating system on which this process runs."""
     try:
         return platform.freedesktop_os_release()["PRETTY_NAME"]
     except (OSError, KeyError):
@@ -52,11 +52,11 @@ COMMANDS: tuple[Command, ...] = (
                 text("name", "the name of the management server"),
                 text("state", "Up"),
                 text("ipaddress", "the address or the name by which the caller reaches the service"),
-                text("version", "the CloudStack version that it presents itself as"),
-                text("osdistribution", "the operating system of the process that answers"),
-                text("kernelversion", "the kernel of the process that answers"),
-                number("agentscount", "how many hosts are Up"),
-                number("pendingjobscount", "how many jobs have not finished"),
+                text("version", "the version of CloudStack whose API the service implements"),
+                text("osdistribution", "the operating system of the process that answered the call"),
+                text("kernelversion", "the kernel of the machine that answered the call"),
+                number("agentscount", "the number of hosts that are Up"),
+                number("pendingjobscount", "the number of unfinished jobs"),
                 constant("agents", (), "hosts run no agent"),
                 constant("peers", (), "processes of the service are not listed one by one"),
             ),

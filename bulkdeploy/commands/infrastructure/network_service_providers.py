@@ -20,7 +20,7 @@ from bulkdeploy.store.rows.listing import Page, cut_page
 PROVIDER = Response(
     "networkserviceprovider",
     (
-        text("id", "the name of the provider"),
+        text("id", "the provider"),
         text("name", "the name of the provider, such as VirtualRouter"),
         text("state", "the state: Enabled or Disabled"),
         text("physicalnetworkid", "the physical network of the provider"),
@@ -52,7 +52,7 @@ SERVICE_LIST = strings(
 
 
 def list_providers(call: Call) -> Page:
-    """Return providers, by physical network or all."""
+    """Return the network service providers that match the filters."""
     return physical_networks.list_providers(call.connection, call.arguments, paging(call))
 
 
@@ -74,7 +74,7 @@ def delete_provider(call: Call) -> JobTicket:
 
 
 def list_services(call: Call) -> Page:
-    """Return the services that networks can offer to VMs."""
+    """Return the services that networks can offer, with the providers of each service."""
     service, provider, part = call.text("service"), call.text("provider"), call.text("keyword")
     rows = [
         {"name": name, "provider": [{"name": offering} for offering in offered]}
@@ -92,7 +92,7 @@ def list_elements(key: str, call: Call) -> Page:
 
 
 def configure_element(key: str, cmd: str, call: Call) -> JobTicket:
-    """Enable or disable the element of a network service provider."""
+    """Enable or disable an element of a network service provider."""
     element = call.arguments["id"]
     return provider_service.configure_element(
         call.connection, call.caller, key, cmd, element, enabled=call.flag("enabled")
@@ -205,7 +205,7 @@ COMMANDS = (
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
         parameters=(
-            uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the name of the provider", required=True),
+            uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),
             string("state", "the state: Enabled or Disabled", choices=("Enabled", "Disabled")),
             SERVICE_LIST,
         ),
@@ -217,6 +217,6 @@ COMMANDS = (
         shape=Shape.JOB_SUCCESS,
         roles=ROOT_ADMIN_ONLY,
         changes_state=True,
-        parameters=(uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the name of the provider", required=True),),
+        parameters=(uuid("id", Entity.NETWORK_SERVICE_PROVIDER, "the provider", required=True),),
     ),
 )

@@ -35,25 +35,25 @@ PHYSICAL_NETWORK = Response(
 
 
 def list_physical_networks(call: Call) -> Page:
-    """Physical networks, by zone or all."""
+    """Return the physical networks that match the filters."""
     return physical_networks.list_physical_networks(call.connection, call.arguments, paging(call))
 
 
 def create_physical_network(call: Call) -> JobTicket:
-    """Create a physical network."""
+    """Create a physical network. The job's result is the physical network."""
     (network,) = network_service.create_networks(call.connection, call.caller, [call.arguments])
     return network_service.done(call.connection, call.caller, network, created=True)
 
 
 def update_physical_network(call: Call) -> JobTicket:
-    """Change a physical network."""
+    """Change a physical network. The job's result is the physical network."""
     network = call.arguments["id"]
     network_service.update_networks(call.connection, call.caller, [(network, call.arguments)])
     return network_service.done(call.connection, call.caller, network, created=False)
 
 
 def delete_physical_network(call: Call) -> JobTicket:
-    """Delete a physical network."""
+    """Delete a physical network that no network uses."""
     network = call.arguments["id"]
     network_service.delete_networks(call.connection, call.caller, [network])
     return network_service.deleted(call.connection, call.caller, network)

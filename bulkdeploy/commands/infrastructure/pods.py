@@ -46,13 +46,13 @@ POD = Response(
                 text("forsystemvms", "0: the range is not reserved for system VMs"),
                 text("vlanid", "vlan://untagged"),
                 text("gateway", "the gateway"),
-                text("cidr", "the network"),
+                text("cidr", "the CIDR of the network that contains the range"),
             ),
         ),
-        text("allocationstate", "Enabled, or Disabled: no new VMs are placed here"),
+        text("allocationstate", "Enabled, or Disabled: the pod gets no new VMs"),
         text(
             "allocpolicy",
-            "whether new VMs are placed here: preferred (normally), last_resort (only VMs that fit nowhere "
+            "whether the pod gets new VMs: preferred (normally), last_resort (only VMs that fit nowhere "
             "else) or unallocable (never)",
         ),
         POD_CAPACITY,
@@ -62,7 +62,7 @@ POD = Response(
 
 
 def list_pods(call: Call) -> Page:
-    """Return pods, by zone or all."""
+    """Return the pods that match the filters."""
     return pods.list_pods(call.connection, call.arguments, paging(call))
 
 
@@ -80,7 +80,7 @@ def update_pod(call: Call) -> Mapping[str, Any]:
 
 
 def delete_pod(call: Call) -> None:
-    """Delete an empty pod."""
+    """Delete a pod that has no clusters and no address ranges."""
     pod_service.delete_pods(call.connection, call.caller, [call.arguments["id"]])
 
 
@@ -104,7 +104,7 @@ NETWORK = (
     ),
     string(
         "allocationstate",
-        "Enabled, or Disabled: no new VMs are placed here",
+        "Enabled, or Disabled: the pod gets no new VMs",
         choices=tuple(state.value for state in AllocationState),
     ),
 )

@@ -1,4 +1,4 @@
-"""Commands of regions: names and URLs of other installations, which clients read and which have no effect."""
+"""Commands of regions: names and URLs of other installations, which clients can list and which have no effect."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -29,7 +29,7 @@ REGION = Response(
 
 
 def list_regions(call: Call) -> Page:
-    """List regions."""
+    """Return the regions that match the filters."""
     return regions.list_regions(call.connection, call.arguments, paging(call))
 
 
@@ -48,7 +48,7 @@ def update_region(call: Call) -> Mapping[str, Any]:
 
 
 def remove_region(call: Call) -> None:
-    """Remove a region."""
+    """Remove a region, except the one of this installation."""
     service.remove_region(call.connection, call.caller, call.arguments["id"])
 
 

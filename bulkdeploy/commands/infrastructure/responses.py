@@ -1,4 +1,4 @@
-"""The response fields of commands about hosts and other places; ``store.infrastructure`` reads the rows."""
+"""The response fields of commands for hosts and other places. ``store.infrastructure`` reads the rows."""
 
 from bulkdeploy.commands.availability.responses import HA_FIELDS, POWER_FIELDS
 from bulkdeploy.commands.constant_fields import OF_HOSTS
@@ -125,7 +125,7 @@ CLUSTER_CAPACITY = objects(
 MOVED_VM = (
     text("virtualmachineid", "the virtual machine"),
     text("virtualmachinename", "the name of the virtual machine"),
-    text("jobid", "the job that was to move it"),
+    text("jobid", "the job for the move of the virtual machine"),
 )
 
 HOST_MIGRATION = Response(

@@ -1,7 +1,4 @@
-"""Commands of the traffic types of physical networks.
-
-ListTrafficTypes, addTrafficType, updateTrafficType, deleteTrafficType.
-"""
+"""Commands of the traffic types of physical networks: list, add, update and delete."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -36,7 +33,7 @@ TRAFFIC_TYPE = Response(
 
 
 def list_traffic_types(call: Call) -> Page:
-    """Return the traffic types of physical networks."""
+    """Return the traffic types of physical networks that match the filters."""
     return physical_networks.list_traffic_types(call.connection, call.arguments, paging(call))
 
 
@@ -46,7 +43,7 @@ def add_traffic_type(call: Call) -> JobTicket:
 
 
 def update_traffic_type(call: Call) -> JobTicket:
-    """Change the bridges that carry a traffic type."""
+    """Change the bridges that carry a traffic type. The job's result is the traffic type."""
     return type_service.update_type(call.connection, call.caller, call.arguments["id"], call.arguments)
 
 

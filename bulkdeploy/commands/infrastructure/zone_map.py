@@ -18,10 +18,10 @@ COUNTING = ("account", "projectid", "deploymentid")
 
 
 def get_zone_map(call: Call) -> Mapping[str, Any]:
-    """Return the clusters of a zone with their hosts.
+    """Return the clusters of a zone with one number for each host.
 
     Raises:
-        InvalidParameter: no such account.
+        InvalidParameter: the account does not exist.
         PermissionDenied: the account or project is outside the caller's reach.
     """
     share = call.text("by") or USUAL_SHARE

@@ -35,7 +35,7 @@ ZONE = Response(
         text("networktype", "the type of the zone: Basic or Advanced"),
         flag("securitygroupsenabled", "whether networks of the zone have security groups"),
         flag("localstorageenabled", "whether local disks of hosts may be used as storage for volumes"),
-        text("allocationstate", "Enabled, or Disabled: no new VMs are placed here"),
+        text("allocationstate", "Enabled, or Disabled: only root admins can deploy VMs in the zone"),
         text("type", "Core"),
         text("dns1", "the first DNS server of the zone", ROOT_ADMIN_ONLY),
         text("dns2", "the second DNS server of the zone", ROOT_ADMIN_ONLY),

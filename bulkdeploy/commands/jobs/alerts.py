@@ -30,7 +30,7 @@ ALERT = Response(
 INFRASTRUCTURE = frozenset({RoleType.ADMIN, RoleType.RESOURCE_ADMIN})
 
 HIGHEST_TYPE = 2**15 - 1
-"""Types are small numbers in CloudStack, too; the database keeps them in two bytes."""
+"""The largest number of an alert type. The database stores it in two bytes."""
 
 CHOOSING = ("ids", "type", "startdate", "enddate")
 
@@ -43,15 +43,17 @@ WHICH = (
 
 
 def list_alerts(call: Call) -> Page:
-    """Alerts that were not archived, newest first."""
+    """Return the alerts that were not archived, newest first."""
     return alerts.list_alerts(call.connection, call.arguments, paging(call))
 
 
 def archive_alerts(call: Call) -> None:
-    """Archive the alerts that the call selects. Lists do not contain archived alerts.
+    """Archive the alerts that the call selects.
+
+    Lists do not contain archived alerts.
 
     Raises:
-        InvalidCombination: nothing says which.
+        InvalidCombination: no parameter selects alerts.
     """
     alerts.archive_alerts(call.connection, _chosen(call))
 
@@ -60,7 +62,7 @@ def delete_alerts(call: Call) -> None:
     """Delete the alerts that the call selects, including archived alerts.
 
     Raises:
-        InvalidCombination: nothing says which.
+        InvalidCombination: no parameter selects alerts.
     """
     alerts.delete_alerts(call.connection, _chosen(call))
 
@@ -68,7 +70,9 @@ def delete_alerts(call: Call) -> None:
 def _chosen(call: Call) -> dict[str, object]:
     chosen = {name: call.arguments[name] for name in CHOOSING if call.arguments.get(name) is not None}
     if not chosen:
-        raise InvalidCombination(CHOOSING, f"Which alerts? Give at least one of: {', '.join(CHOOSING)}")
+        raise InvalidCombination(
+            CHOOSING, f"At least one of these parameters must select alerts: {', '.join(CHOOSING)}"
+        )
     return chosen
 
 

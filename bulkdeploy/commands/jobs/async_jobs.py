@@ -31,19 +31,21 @@ VIRTUAL_MACHINE_TYPE = "VirtualMachine"
 
 RESOURCE: tuple[Parameter, ...] = (
     uuid("resourceid", Entity.VIRTUAL_MACHINE, "the VM that the job works on", since="4.22"),
-    string("resourcetype", "the kind of the resource", choices=(VIRTUAL_MACHINE_TYPE,), since="4.22"),
+    string("resourcetype", "the type of the resource", choices=(VIRTUAL_MACHINE_TYPE,), since="4.22"),
 )
 
 
 NOBODY = 0
-"""No account has this id."""
+"""An account id that no account has."""
 
 CANONICAL = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", re.ASCII)
-"""A uuid as answers have it."""
+"""The pattern of uuids in responses."""
 
 
 def query_async_job_result(call: Call) -> Mapping[str, Any]:
-    """Return one job, with its result if it is finished. If the id is a VM's id, return the VM's latest job.
+    """Return one job, with its result if it is finished.
+
+    If ``resourceid`` is given, return the VM's newest job.
 
     Thousands of clients poll this command, so the job is read in the same query as the caller.
 
@@ -97,9 +99,9 @@ def _own(call: Call, found: FoundJob | None) -> Mapping[str, Any] | None:
 
 
 def list_async_jobs(call: Call) -> Page:
-    """Return unexpired jobs of the visible accounts.
+    """Return the jobs of the visible accounts that have not expired.
 
-    Passwords are left out; only queryAsyncJobResult returns them.
+    Passwords are omitted; only queryAsyncJobResult returns them.
     """
     page = async_jobs.list_async_jobs(call.connection, visible(call), call.arguments, paging(call))
     return Page([guest_passwords.reported(row, None) for row in page.rows], page.count)

@@ -24,7 +24,7 @@ EVENT = Response(
         text("state", "Created, Scheduled, Started or Completed"),
         text("description", "a description of the event"),
         *OWNER_FIELDS,
-        text("username", "the user who made the call"),
+        text("username", "the name of the user who made the call"),
         text("parentid", "the event that began the action"),
         text("resourcetype", "the type of the resource that the event concerns"),
         text("resourceid", "the resource that the event concerns"),
@@ -44,16 +44,18 @@ def list_events(call: Call) -> Page:
 
 
 def list_event_types(call: Call) -> Page:  # noqa: ARG001 - every handler takes the call
-    """Return the types that events have."""
+    """Return all types of events."""
     return Page([{"name": kind.value} for kind in EventType], len(EventType))
 
 
 def archive_events(call: Call) -> None:
-    """Archive the events that the call selects. Lists contain archived events only on request.
+    """Archive the events that the call selects.
+
+    Lists contain archived events only on request.
 
     Raises:
-        InvalidCombination: nothing says which.
-        PermissionDenied: an id is another account's.
+        InvalidCombination: no parameter selects events.
+        PermissionDenied: an event belongs to an account that the caller may not act for.
     """
     service.archive_events(call.connection, call.caller, call.arguments)
 
@@ -62,7 +64,8 @@ def delete_events(call: Call) -> None:
     """Delete the events that the call selects.
 
     Raises:
-        InvalidCombination, PermissionDenied: as for ``archive_events``.
+        InvalidCombination: no parameter selects events.
+        PermissionDenied: an event belongs to an account that the caller may not act for.
     """
     service.delete_events(call.connection, call.caller, call.arguments)
 
@@ -105,7 +108,7 @@ COMMANDS = (
         description="Lists the types that events have",
         handler=list_event_types,
         shape=Shape.LIST,
-        response=Response("eventtype", (text("name", "the type"),)),
+        response=Response("eventtype", (text("name", "the type of events, such as VM.CREATE"),)),
     ),
     Command(
         name="archiveEvents",

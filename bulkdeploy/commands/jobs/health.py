@@ -23,7 +23,10 @@ from bulkdeploy.store.jobs.state_figures import (
 
 
 def get_health(call: Call) -> Mapping[str, Any]:
-    """Return the current figures of the database and the message broker. Without the broker there are no queues."""
+    """Return the health of the service: figures from the database, and the lengths of the broker's queues.
+
+    If the message broker does not answer, ``redisup`` is false and no queues are returned.
+    """
     try:
         queues = call.system.job_queue.waiting()
     except QueueUnavailable:
@@ -56,7 +59,7 @@ def get_health(call: Call) -> Mapping[str, Any]:
 
 
 def get_job_history(call: Call) -> Mapping[str, Any]:
-    """Return the numbers of jobs that ended per hour of the last day, and the reasons of failures."""
+    """Return how many jobs ended in each hour of the last day, and the most frequent reasons of failures."""
     found = job_history(call.connection, DEPLOY.name)
     return {
         "hours": [
@@ -115,7 +118,7 @@ COMMANDS: tuple[Command, ...] = (
                     "the messages that wait for a worker, by queue",
                     (
                         text("name", "the name of the queue"),
-                        number("messages", "the number of objects in the group"),
+                        number("messages", "the number of messages in the queue"),
                     ),
                 ),
                 objects(

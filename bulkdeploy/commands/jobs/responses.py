@@ -1,4 +1,4 @@
-"""The response fields of an async job in bulkDeployVirtualMachine, listAsyncJobs and queryAsyncJobResult."""
+"""The response fields of a job, for all commands that return jobs."""
 
 from bulkdeploy.commands.constant_fields import BY_THE_SERVICE
 from bulkdeploy.commands.placement_fields import EXCLUDED
@@ -8,7 +8,7 @@ from bulkdeploy.declare.responses import Field, FieldType, Response
 JOB_RESULT = Field(
     "jobresult", FieldType.OBJECT, "the result of the job; if the job failed, errorcode and errortext"
 )
-"""``commands.registry`` gives it the fields that the commands' declarations say it has."""
+"""The result of a job. ``commands.registry`` adds the fields that the commands' declarations define."""
 
 FAILURE_FIELDS: tuple[Field, ...] = (
     flag("success", "true, if the job succeeded and returns no object"),

@@ -1,4 +1,4 @@
-"""dedicateGuestVlanRange, releaseDedicatedGuestVlanRange, listDedicatedGuestVlanRanges."""
+"""dedicateGuestVlanRange, releaseDedicatedGuestVlanRange and listDedicatedGuestVlanRanges."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -34,7 +34,7 @@ RANGE = Response(
 
 
 def list_ranges(call: Call) -> Page:
-    """Return the dedicated VLAN ranges of the named owner, or else of all owners that the caller may see.
+    """Return the dedicated VLAN ranges of the named owner, or of all owners that the caller may see.
 
     Raises:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``visible``.
@@ -54,7 +54,7 @@ def dedicate_range(call: Call) -> Mapping[str, Any]:
 
 
 def release_range(call: Call) -> JobTicket:
-    """Release dedicated VLANs."""
+    """Release dedicated VLANs. Existing networks keep them."""
     return service.release_range(call.connection, call.caller, call.arguments["id"])
 
 

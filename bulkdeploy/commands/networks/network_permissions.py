@@ -49,10 +49,10 @@ def reset_permissions(call: Call) -> None:
 
 
 def list_permissions(call: Call) -> Page:
-    """List the permissions for a network.
+    """Return the permissions to use a network.
 
     Raises:
-        PermissionDenied: the network is not the caller's.
+        PermissionDenied: the caller may not act for the owner of the network.
     """
     network = call.arguments["networkid"]
     rows = service.list_permissions(call.connection, call.caller, network)

@@ -61,7 +61,7 @@ NOT_OF_NETWORKS = {
     "hideipaddressusage": "the usage of addresses is not recorded",
     "sourcenatipaddress": NO_ROUTERS,
 }
-"""Parameters that both createNetwork and updateNetwork have in CloudStack, and why they are refused."""
+"""Parameters of CloudStack's createNetwork and updateNetwork that are rejected, with the reasons."""
 
 SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
     string(
@@ -85,7 +85,7 @@ SERVERS_AND_PACKETS: tuple[Parameter, ...] = (
         maximum=LARGEST_MTU,
     ),
 )
-"""Parameters that both createNetwork and updateNetwork take."""
+"""Parameters that both createNetwork and updateNetwork have."""
 
 
 def update_network(call: Call) -> JobTicket:
@@ -96,15 +96,12 @@ def update_network(call: Call) -> JobTicket:
 
 
 def restart_network(call: Call) -> JobTicket:
-    """Record the restart of a network as an event.
-
-    Nothing else happens, because no appliance serves the network.
-    """
+    """Record the restart of a network as an event. Nothing else happens, because networks have no routers."""
     return service.restart_network(call.connection, call.caller, call.arguments["id"])
 
 
 def delete_network(call: Call) -> JobTicket:
-    """Delete a network."""
+    """Delete a network in which no VM has a NIC."""
     network = call.arguments["id"]
     service.delete_networks(call.connection, call.caller, [network])
     return service.deleted_network(call.connection, call.caller, network)
@@ -122,7 +119,7 @@ CREATE = Command(
         string("name", "the name of the network", required=True),
         string("displaytext", "the description; default: the name"),
         uuid("zoneid", Entity.ZONE, "the zone; it must be an Advanced zone", required=True),
-        uuid("networkofferingid", Entity.NETWORK_OFFERING, "the network offering of the network", required=True),
+        uuid("networkofferingid", Entity.NETWORK_OFFERING, "the offering of the network", required=True),
         string(
             "acltype",
             "the owner of the network: Account, or Domain for Shared networks only",
@@ -238,7 +235,7 @@ COMMANDS = (
                 "true: only networks whose address ranges were set by the caller; false: only others",
             ),
             boolean("displaynetwork", "false: only hidden networks; there are none"),
-            boolean("restartrequired", "true: only networks that must be restarted; there are never any"),
+            boolean("restartrequired", "true: only networks that must be restarted; no network must ever be"),
             string("vlan", "only networks of this VLAN"),
             COUNT_ONLY,
             SHOW_ICON,

@@ -16,14 +16,14 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.networks import nics as store
 from bulkdeploy.store.rows.listing import Page
 
-NIC = Response("nic", (*NIC_FIELDS, text("virtualmachineid", "the VM that it belongs to")))
+NIC = Response("nic", (*NIC_FIELDS, text("virtualmachineid", "the VM of the nic")))
 
 
 def list_nics(call: Call) -> Page:
-    """Return the nics of a VM.
+    """Return the NICs of a VM.
 
     Raises:
-        PermissionDenied: the VM is not the caller's to see.
+        PermissionDenied: the caller may not see the VM.
     """
     vm = call.arguments["virtualmachineid"]
     row = store.read_vm(call.connection, vm.id)

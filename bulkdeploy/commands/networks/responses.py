@@ -28,7 +28,7 @@ NETWORK = Response(
         flag("subdomainaccess", "whether the domains below may use the network, too"),
         text("zoneid", "the zone of the network"),
         text("zonename", "the zone's name"),
-        text("networkofferingid", "the network offering of the network"),
+        text("networkofferingid", "the offering of the network"),
         text("networkofferingname", "the network offering's name"),
         text("networkofferingdisplaytext", "the network offering's description"),
         text("networkofferingavailability", "the network offering's availability"),

@@ -40,7 +40,7 @@ def authorize(direction: Direction, call: Call) -> JobTicket:
 def add_missing(
     direction: Direction, connection: Connection, caller: Caller, batch: Sequence[Values]
 ) -> list[EntityRef]:
-    """Add the rules of a zone file that the security groups do not have yet."""
+    """Add the rules of a zone file that the security groups do not have yet, and return the new rules."""
     requested = [_requested(given, given["securitygroupid"]) for given in batch]
     return service.authorize(connection, caller, direction, requested, skip_existing=True)
 
@@ -133,7 +133,10 @@ COMMANDS: tuple[Command, ...] = tuple(command for commands in DIRECTIONS.values(
 
 
 def _key(values: Values) -> Hashable:
-    """Return the key of a rule: its security group and traffic, without the CIDR or group at the other end."""
+    """Return the key by which a rule in a zone file is found: its security group and its traffic.
+
+    The networks and groups at the other end are not a part of the key.
+    """
     return tuple(values.get(name) for name in ("securitygroupid", *TRAFFIC))
 
 

@@ -25,7 +25,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def list_security_groups(call: Call) -> Page:
-    """Security groups with their rules and VMs.
+    """Return security groups with their rules and VMs.
 
     Raises:
         PermissionDenied: an owner parameter names an account outside the caller's reach.
@@ -47,7 +47,7 @@ def update_security_group(call: Call) -> Mapping[str, Any]:
 
 
 def delete_security_group(call: Call) -> None:
-    """Delete a security group."""
+    """Delete a security group that no VM and no rule of another group uses."""
     group = by_id_or_name(call, Entity.SECURITY_GROUP, service.NOUN)
     service.delete_security_groups(call.connection, call.caller, [group], named_owner(call))
 

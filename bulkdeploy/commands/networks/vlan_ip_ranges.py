@@ -1,4 +1,4 @@
-"""Address ranges: listVlanIpRanges, createVlanIpRange, deleteVlanIpRange."""
+"""listVlanIpRanges, createVlanIpRange and deleteVlanIpRange: the address ranges of networks and zones."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -40,7 +40,7 @@ NOT_GIVEN_AWAY = "public addresses cannot be assigned to accounts"
 
 
 def list_ranges(call: Call) -> Page:
-    """Return the address ranges of a place, or all ranges."""
+    """Return the address ranges that match the filters."""
     return vlan_ip_ranges.list_ranges(call.connection, call.arguments, paging(call))
 
 
@@ -51,7 +51,7 @@ def create_range(call: Call) -> Mapping[str, Any]:
 
 
 def delete_range(call: Call) -> None:
-    """Delete an address range."""
+    """Delete an address range of which no address is in use."""
     range_service.delete_ranges(call.connection, call.caller, [call.arguments["id"]])
 
 

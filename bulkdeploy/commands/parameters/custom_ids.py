@@ -1,6 +1,7 @@
-"""Ids that root admins choose for created objects: ``customid``, and ``customjobid`` for the job.
+"""Ids that root admins choose for new objects: ``customid``, and ``customjobid`` for the job.
 
-A caller that never heard the answer finds what it made by them. CloudStack's rules and texts: UUIDManagerImpl.
+A caller whose response was lost finds the new object by its id. The rules and texts are CloudStack's:
+UUIDManagerImpl.
 """
 
 import re
@@ -32,13 +33,11 @@ UUID_FORMAT = re.compile(r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 
 
 def chosen_id(call: Call, parameter: str, *kinds: Entity) -> str | None:
-    """Return the id that a call chooses for the new entity, or None if the service generates the id.
-
-    Only root admins may choose an id.
+    """Return the id that a call chooses for a new entity, or None if the service generates the id.
 
     Raises:
-        PermissionDenied: the caller is no root admin.
-        InvalidParameter: it is no uuid in lower case, or something has it or had it.
+        PermissionDenied: the caller chooses an id and is no root admin.
+        InvalidParameter: the id is not a UUID in lower case, or was used before.
     """
     given = call.text(parameter)
     if given is None:

@@ -1,7 +1,7 @@
-"""The parameters of deployVirtualMachine, declared once for it and for the bulk call (cloudstack-protocol.md 5.1).
+"""The parameters of deployVirtualMachine and of the bulk call (cloudstack-protocol.md 5.1).
 
-What suits many alike VMs is of both calls. What only one VM can have is of the single call, and the bulk call
-refuses it by name; what CloudStack has and is not here, both refuse.
+Both calls have the parameters that can apply to many equal VMs. Only the single call has the parameters that apply
+to one VM; the bulk call rejects them. Both reject parameters of CloudStack that the service does not have.
 """
 
 from bulkdeploy.commands.parameters.lease_parameters import LEASE, LEASE_RULES
@@ -37,19 +37,22 @@ from bulkdeploy.domain.virtual_machines.sizes import MOST_DISK_GIB
 from bulkdeploy.scheduling.catalog import planners
 
 DATA_DISK = (("diskofferingid", Entity.DISK_OFFERING), ("size", None))
-"""Fields of a data disk among several: its offering, and its size in GiB where that is custom."""
+"""The fields of a data disk: its offering, and its size in GiB if the offering leaves the size open."""
 
 NUMBERED_DATA_DISK = (*DATA_DISK, ("deviceid", None), ("miniops", None), ("maxiops", None))
-"""The same, with its number in the VM. IOPS are for offerings with custom IOPS, which do not exist here."""
+"""The fields of a data disk with its number in the VM.
+
+IOPS are for offerings with custom IOPS, which this service does not have.
+"""
 
 KEYBOARDS = ("de", "de-ch", "es", "fi", "fr", "fr-be", "fr-ch", "is", "it", "jp", "nl-be", "no", "pt", "uk", "us")
 
 NIC = (("networkid", Entity.NETWORK), ("ip", None), ("ipv6", None), ("mac", None))
-"""Fields of a nic among several: its network, and the addresses that it is to have."""
+"""The fields of a NIC: its network, and its requested addresses."""
 
 
 def deployment_planner(description: str) -> Parameter:
-    """Return the declaration of the parameter that names a planner.
+    """Return the declaration of the parameter that names a deployment planner.
 
     The parameter is ignored unless the caller is a root admin (cloudstack-protocol.md 5.1).
     """
@@ -188,7 +191,7 @@ NOT_OF_MANY = {
     "customjobid": "each VM has its own job, with a generated id",
     "hostid": "the VMs are dispersed over hosts; use podid or clusterid to limit the placement",
 }
-"""Why the bulk call refuses what only one VM can have."""
+"""Parameters of the single call that the bulk call rejects, with the reasons."""
 
 RULES: tuple[Rule, ...] = (
     *LEASE_RULES,
@@ -227,4 +230,4 @@ UNSUPPORTED = {
         "the hypervisor chooses the drivers of disks and nics",
     ),
 }
-"""Parameters that CloudStack has for these calls, and why both are without them."""
+"""Parameters of CloudStack's deploy call that both calls reject, with the reasons."""

@@ -14,10 +14,10 @@ MOST_IOPS = 2**63 - 1
 
 
 def data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:
-    """Return the data disks that the lists of a call name, in their order.
+    """Return the data disks in the lists of a call, in their order.
 
     Raises:
-        InvalidParameter: an entry has no offering, or a field that is no number.
+        InvalidParameter: an entry has no offering, or a field that is not a valid number.
     """
     return tuple(
         NamedDisk(name, _offering_of(name, entry).id, _size_of(name, entry), _device_id_of(name, entry))
@@ -27,11 +27,13 @@ def data_disks(arguments: Mapping[str, Any]) -> tuple[NamedDisk, ...]:
 
 
 NOT_POSITIVE = "Root disk size should be a positive number:"
-"""CloudStack's text about such a detail, which its clients look for."""
+"""The beginning of CloudStack's error text for an invalid ``rootdisksize``, which clients look for."""
 
 
 def read_root_disk_gib(arguments: Mapping[str, Any]) -> int | None:
     """Return the size of the root disk in GiB: the detail ``rootdisksize``, else the parameter of this name.
+
+    Returns None if neither is given.
 
     Raises:
         InvalidParameter: the detail is not a whole number of GiB, or is out of bounds.
@@ -64,10 +66,10 @@ def _device_id_of(name: str, entry: Mapping[str, Any]) -> int | None:
 
 
 def _number(parameter: str, field: str, text: str, least: int, most: int) -> int:
-    """Return the whole number of a field in a map parameter.
+    """Return the whole number in a field of a map parameter.
 
     Raises:
-        InvalidParameter: the text is no whole number from ``least`` to ``most``.
+        InvalidParameter: the text is not a whole number from ``least`` to ``most``.
     """
     if text.isascii() and text.isdecimal() and len(text) <= len(str(most)) and least <= int(text) <= most:
         return int(text)

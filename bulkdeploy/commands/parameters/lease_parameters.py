@@ -20,10 +20,10 @@ LEASE_RULES: tuple[Rule, ...] = (Needs("leaseexpiryaction", "leaseduration"),)
 
 
 def lease_of(arguments: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the duration in days and the action of the lease that a call requests, or an empty dict.
+    """Return the duration in days and the action of the requested lease, or an empty dict if none is requested.
 
     Raises:
-        InvalidParameter: the duration is zero, or no action follows it.
+        InvalidParameter: the duration is zero, or an action is missing.
     """
     days, action = arguments.get("leaseduration"), arguments.get("leaseexpiryaction")
     if days is None:

@@ -13,7 +13,7 @@ from bulkdeploy.store.followed_clouds import picture_age_s
 
 NOT_FINGERPRINTED = frozenset({"requesttoken", "customjobid"})
 NOT_PLANNED = frozenset({"dryrun", "summary", "planindex", "hostids"})
-"""What a call that applies a plan may have otherwise than the dry run that showed it."""
+"""Parameters in which a call that applies a plan may differ from its dry run."""
 
 PLACED = (
     number(
@@ -44,7 +44,7 @@ PLACED = (
 
 
 def inventory_age(connection: Connection) -> int | None:
-    """Return the age of the inventory in seconds, or None if no upstream CloudStack is configured."""
+    """Return the age of the upstream CloudStack's inventory in seconds, or None if no CloudStack is followed."""
     age_s = picture_age_s(connection)
     return None if age_s is None else int(age_s)
 
@@ -52,8 +52,8 @@ def inventory_age(connection: Connection) -> int | None:
 def fingerprints(arguments: Mapping[str, Any]) -> dict[str, bytes]:
     """Return two fingerprints of a call's arguments.
 
-    ``fingerprint`` compares calls that have the same request token. ``plan_fingerprint`` compares a call with the
-    dry run whose plan the call applies.
+    ``fingerprint`` is compared between calls with the same request token. ``plan_fingerprint`` is compared with
+    that of the dry run whose plan the call applies.
     """
     plan = _fingerprint(arguments, NOT_PLANNED)
     return {"fingerprint": _fingerprint(arguments), "plan_fingerprint": plan}

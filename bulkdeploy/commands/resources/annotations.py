@@ -36,7 +36,7 @@ ENTITY_TYPE = string("entitytype", "the type of the annotated resource", choices
 
 
 def list_annotations(call: Call) -> Page:
-    """List the annotations that the caller may see."""
+    """Return the annotations that the caller may see and that match the filters."""
     return annotations.list_annotations(call.connection, call.caller, call.arguments, paging(call))
 
 
@@ -63,7 +63,7 @@ def remove_annotation(call: Call) -> Mapping[str, Any]:
 
 
 def update_annotation_visibility(call: Call) -> Mapping[str, Any]:
-    """Show an annotation only to root admins, or to all callers who may see the resource."""
+    """Show an annotation only to root admins, or to all callers who may see the resource. Return it."""
     ref = call.arguments["id"]
     service.update_visibility(call.connection, call.caller, ref, admins_only=call.flag("adminsonly"))
     return service.read_annotation(call.connection, call.caller, ref)

@@ -90,7 +90,7 @@ COMMANDS = (
     ),
     Command(
         name="removeResourceDetail",
-        description="Deletes one detail or all details beside a resource",
+        description="Deletes one detail or all details of a resource",
         handler=remove_detail,
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),

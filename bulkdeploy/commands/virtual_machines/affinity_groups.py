@@ -54,7 +54,7 @@ def create_affinity_group(call: Call) -> JobTicket:
 
 
 def delete_affinity_group(call: Call) -> JobTicket:
-    """Delete an affinity group."""
+    """Delete an affinity group without VMs."""
     group = by_id_or_name(call, Entity.AFFINITY_GROUP, service.NOUN)
     service.delete_affinity_groups(call.connection, call.caller, [group], named_owner(call))
     return service.deleted(call.connection, call.caller, group)
@@ -99,7 +99,9 @@ COMMANDS = (
         description="Lists the types of affinity groups",
         handler=list_affinity_group_types,
         shape=Shape.LIST,
-        response=Response("affinityGroupType", (text("type", "the type"),)),
+        response=Response(
+            "affinityGroupType", (text("type", "the type of affinity groups, such as host anti-affinity"),)
+        ),
         parameters=PAGING,
     ),
     CREATE,

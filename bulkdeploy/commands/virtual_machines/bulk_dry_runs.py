@@ -11,7 +11,7 @@ from bulkdeploy.store.deployments.deployments import plan_hosts
 
 
 def dry_run(call: Call, request: BulkRequest) -> Mapping[str, Any]:
-    """Check the VMs of a bulk operation and return the response, which is short if the call requests a summary."""
+    """Check the VMs of a bulk operation, and return the response, which is short if the call requests a summary."""
     if call.flag("summary"):
         summary = summarise_bulk_operation(call.connection, call.system, call.caller, request)
         counts = {"count": summary.count, "failedcount": summary.failed_count}

@@ -50,14 +50,15 @@ from bulkdeploy.store.infrastructure.hosts import Places
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Operation:
-    """The declaration of an operation on many VMs.
+    """The declaration of a command that runs an operation on many VMs.
 
     Attributes:
-        name: the command.
-        description: the command's text.
-        operation: returns the operation of a call, after it has checked the caller's rights.
-        parameters: those of the single command besides its id. Filters of the same names cannot be given.
-        roles: those that may call the single command.
+        name: the name of the command.
+        description: the description of the command.
+        operation: checks the caller's rights, and returns the operation of a call.
+        parameters: the parameters of the command for a single VM without its id. They replace filters of the same
+            name.
+        roles: the role types that may call the command for a single VM.
     """
 
     name: str
@@ -274,7 +275,7 @@ OPERATIONS = (
 COMMANDS: tuple[Command, ...] = tuple(
     Command(
         name=operation.name,
-        description=f"{operation.description}, with one job for each",
+        description=f"{operation.description}, with one job per VM",
         handler=partial(_run, operation=operation),
         shape=Shape.BARE,
         response=STARTED,

@@ -12,10 +12,10 @@ FILTERS = (
     *("ids", "groupid", "affinitygroupid", "zoneid", "podid", "clusterid", "hostid", "state", "tags", "keyword"),
     *("templateid", "serviceofferingid", "networkid", "account", "domainid", "projectid"),
 )
-"""The filters of listVirtualMachines that select VMs here, with the same meaning."""
+"""Filters of listVirtualMachines that also select the VMs of bulk operations."""
 
 NAMING = ("ids", "deploymentid")
-"""Filters that name VMs of any account that the caller may see, as ``id`` does in single calls."""
+"""Filters that select VMs of any account that the caller may see, like ``id`` in commands for a single VM."""
 
 _LISTED = {parameter.name: parameter for command in lists.COMMANDS for parameter in command.parameters}
 

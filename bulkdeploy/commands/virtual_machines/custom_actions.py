@@ -113,10 +113,12 @@ def list_extensions(call: Call) -> Page:
 
 
 def list_custom_actions(call: Call) -> Page:
-    """Return custom actions. Users see only actions that their role may run.
+    """Return custom actions.
+
+    Users see only actions that their role may run.
 
     Raises:
-        PermissionDenied: the VM of ``resourceid`` is not the caller's.
+        PermissionDenied: the caller may not see the VM of ``resourceid``.
     """
     vm = call.ref("resourceid")
     if vm is not None:
@@ -148,7 +150,7 @@ def delete_custom_action(call: Call) -> None:
 
 
 def run_custom_action(call: Call) -> JobTicket:
-    """Run an action on a VM."""
+    """Run a custom action on a VM."""
     return service.run_custom_action(
         call.connection,
         call.system,
@@ -167,7 +169,7 @@ def _given(call: Call) -> Mapping[str, Any]:
 
 
 def _joined(entries: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the fields of all entries together. No field is special, as in CloudStack."""
+    """Return the fields of all entries as one mapping. No field has a special meaning, as in CloudStack."""
     return {name: value for entry in entries for name, value in entry.items()}
 
 

@@ -39,7 +39,7 @@ ENDPOINT = Response(
 
 
 def create_endpoint(call: Call) -> dict[str, Any]:
-    """Return a console token and the URLs at which it is valid."""
+    """Create a console token, and return it with the URLs at which it can be used."""
     kind = ConsoleKind(call.text("consoletype") or ConsoleKind.VNC)
     extra = call.text("token") or ""
     vm = call.arguments[guest_consoles.VM]
@@ -48,7 +48,7 @@ def create_endpoint(call: Call) -> dict[str, Any]:
     origin = urlsplit(call.origin)
     port = origin.port or DEFAULT_PORTS.get(origin.scheme)
     found = {"host": origin.hostname, "port": None if port is None else str(port), "path": SOCKET, **secrets}
-    # Behind the "#" the token stays in the browser: no proxy writes it into a log.
+    # A browser does not send the part after "#", so no proxy writes the token into a log.
     page = f"{call.origin}{PAGE}#{urlencode(secrets)}" if kind is ConsoleKind.VNC else None
     return {"success": True, "url": page, "websocket": found}
 

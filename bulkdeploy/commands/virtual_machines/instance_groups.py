@@ -1,4 +1,4 @@
-"""listInstanceGroups, createInstanceGroup, updateInstanceGroup, deleteInstanceGroup."""
+"""listInstanceGroups, createInstanceGroup, updateInstanceGroup and deleteInstanceGroup."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -52,7 +52,7 @@ def update_instance_group(call: Call) -> Mapping[str, Any]:
 
 
 def delete_instance_group(call: Call) -> None:
-    """Delete an instance group."""
+    """Delete an instance group. Its VMs are kept."""
     service.delete_instance_groups(call.connection, call.caller, [call.arguments["id"]])
 
 

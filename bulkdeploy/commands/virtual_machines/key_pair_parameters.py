@@ -1,9 +1,9 @@
-"""``keypair`` and ``keypairs``, which name SSH key pairs of a VM's owner."""
+"""The parameters ``keypair`` and ``keypairs``, which name SSH key pairs of a VM's owner."""
 
 from bulkdeploy.commands.call import Call
 
 
 def key_pair_names(call: Call) -> tuple[str, ...]:
-    """Return the names in both parameters, each once. An empty ``keypair`` contains no name."""
+    """Return the names in both parameters, each once. An empty ``keypair`` is ignored."""
     one = call.text("keypair")
     return tuple(dict.fromkeys((*call.arguments.get("keypairs", ()), *((one,) if one else ()))))

@@ -1,4 +1,4 @@
-"""listTags, createTags, deleteTags."""
+"""listTags, createTags and deleteTags."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible

@@ -1,6 +1,6 @@
 """The response fields of a VM in every command that returns virtual machines (cloudstack-protocol.md 5.8).
 
-``store.virtual_machines.virtual_machines.virtual_machine_rows`` reads it.
+``store.virtual_machines.virtual_machines.virtual_machine_rows`` reads their values.
 """
 
 from bulkdeploy.commands.constant_fields import OF_VIRTUAL_MACHINES

@@ -1,4 +1,4 @@
-"""listSSHKeyPairs, createSSHKeyPair, registerSSHKeyPair, deleteSSHKeyPair."""
+"""listSSHKeyPairs, createSSHKeyPair, registerSSHKeyPair and deleteSSHKeyPair."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -88,7 +88,7 @@ REGISTER = Command(
         string(
             "name", "the name, unique among the objects of this type that the owner has", required=True, rule=NAME
         ),
-        string("publickey", "the public key, in OpenSSH's one-line form", required=True, length=5120),
+        string("publickey", "the public key, in OpenSSH's format of one line", required=True, length=5120),
         *FOR_OWNER,
     ),
 )

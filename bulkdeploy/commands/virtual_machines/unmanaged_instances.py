@@ -1,6 +1,7 @@
 """Commands of unmanaged guests, which have no row: list, import and unmanage (docs/how-to/backup.md).
 
-CloudStack names them by their names on their hosts; here ids are names, too, for names may be given twice.
+CloudStack names such guests by their names on their hosts. This service also accepts ids, because names need not be
+unique.
 """
 
 from typing import Any
@@ -75,7 +76,7 @@ UNMANAGED_INSTANCE = Response(
 
 
 def list_unmanaged_instances(call: Call) -> Page:
-    """List the guests of a cluster that are not VMs of the service.
+    """Return the guests of a cluster that are not VMs of the service.
 
     Raises:
         ResourceUnavailable: a hypervisor does not answer.
@@ -94,29 +95,31 @@ def look(call: Call) -> list[UnmanagedGuest]:
     """Return the named guest, once for each host on which it exists.
 
     Raises:
-        InvalidParameter: there is none of this name or id, or more than one of this name.
+        InvalidParameter: no guest, or more than one guest, has the name or id.
         ResourceUnavailable: a hypervisor does not answer.
     """
     name = call.arguments["name"]
     found = [one for one in _of_cluster(call) if name in (one.name, str(one.guest.uuid))]
     if len({one.guest.uuid for one in found}) != 1:
-        rule = "it must be the name or the id of one guest of the cluster that listUnmanagedInstances shows"
-        raise InvalidParameter("name", name, f"{rule}, and its id where the name is not the only one")
+        rule = "the value must be the name or the id of exactly one guest that listUnmanagedInstances shows"
+        raise InvalidParameter("name", name, f"{rule}; use the id if several guests have the name")
     return found
 
 
 def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTicket:
-    """Import an unmanaged guest as a VM on its present host. The job's result is the VM.
+    """Import an unmanaged guest as a VM on its present host.
+
+    The job's result is the VM.
 
     Raises:
-        InvalidParameter: it cannot be adopted, with the reason.
+        InvalidParameter: the guest cannot be imported. The error contains the reason.
     """
     offering, template = call.ref_id("serviceofferingid"), call.ref_id("templateid")
     wanted = Adoption(named_owner_of(call.arguments), offering, template, call.text("displayname"))
     adopted = adopt(call.connection, call.caller, found, wanted)
     uuid = found[0].guest.uuid
     if uuid not in adopted.vm_ids:
-        why = adopted.left_out.get(uuid, "it was adopted meanwhile")
+        why = adopted.left_out.get(uuid, "another call has imported the guest meanwhile")
         raise InvalidParameter("name", call.arguments["name"], why)
     vm_id = adopted.vm_ids[uuid]
     row = virtual_machine_rows(call.connection, [vm_id])[vm_id]

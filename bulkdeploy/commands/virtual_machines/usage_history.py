@@ -21,7 +21,7 @@ from bulkdeploy.store.virtual_machines import usage_history as store
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import read_vm_row
 
 SHORTEST_S = 60
-"""The shortest interval over which samples are summed, seconds."""
+"""The shortest interval over which samples are summed, in seconds."""
 
 SAMPLE = (
     moment(
@@ -66,7 +66,7 @@ def get_usage_history(call: Call) -> Mapping[str, Any]:
     """Return the resources that a VM used, per interval of the requested period.
 
     Raises:
-        PermissionDenied: the VM is not within the caller's reach.
+        PermissionDenied: the VM is outside the caller's reach.
     """
     vm = call.arguments["id"]
     row = read_vm_row(call.connection, vm.id)
@@ -124,7 +124,7 @@ COMMANDS: tuple[Command, ...] = (
         response=Response(
             "usagehistory",
             (
-                text("period", "how far back the samples go: hour, day or week"),
+                text("period", "the length of the period: hour, day or week"),
                 number("intervalseconds", "the length of an interval in seconds"),
                 objects("samples", "the intervals in which the VM was measured, the oldest first", INTERVAL),
             ),

@@ -31,9 +31,9 @@ USER_DATA = Response(
     (
         text("id", "the registered user data"),
         text("name", "the name of the user data"),
-        text("userdata", "the data, base64"),
+        text("userdata", "the user data, in base64"),
         text("params", "the names of the variables in the user data, separated by commas"),
-        text("accountid", "the name of the account that owns the object; absent if a project owns it"),
+        text("accountid", "the id of the account that owns the object; absent if a project owns it"),
         *OWNER_FIELDS,
         HAS_ANNOTATIONS,
     ),
@@ -50,7 +50,7 @@ def list_user_data(call: Call) -> Page:
 
 
 def register_user_data(call: Call) -> Mapping[str, Any]:
-    """Register user data under a name."""
+    """Register user data under a name, and return the registered user data."""
     (ref,) = registered_user_data.register_user_data(
         call.connection, call.caller, [call.arguments], method=call.method
     )
@@ -59,7 +59,7 @@ def register_user_data(call: Call) -> Mapping[str, Any]:
 
 
 def delete_user_data(call: Call) -> None:
-    """Delete registered user data."""
+    """Delete registered user data. Existing VMs keep their copy."""
     registered_user_data.delete_user_data(call.connection, call.caller, [call.arguments["id"]], named_owner(call))
 
 

@@ -1,4 +1,4 @@
-"""assignVirtualMachine."""
+"""assignVirtualMachine: the assignment of a VM to another owner."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -16,10 +16,10 @@ from bulkdeploy.services.virtual_machines import virtual_machine_assignment
 
 
 def assign_virtual_machine(call: Call) -> Mapping[str, Any]:
-    """Move a stopped VM to another account or project, and return the VM.
+    """Assign a stopped VM to another account or project, and return the VM.
 
     Raises:
-        InvalidCombination: no account is named.
+        InvalidCombination: neither an account nor a project is named.
     """
     named = NamedOwner(call.text("account"), call.ref_id("domainid"), call.ref_id("projectid"))
     if named == NamedOwner():

@@ -117,7 +117,7 @@ def reset_ssh_key(call: Call) -> JobTicket:
     """Replace the SSH key pairs of a stopped VM.
 
     Raises:
-        InvalidCombination: none is named.
+        InvalidCombination: no key pair is named.
     """
     names = key_pair_names(call)
     if not names:
@@ -135,7 +135,7 @@ def reset_user_data(call: Call) -> Mapping[str, Any]:
 
 
 def update_affinity_groups(call: Call) -> JobTicket:
-    """Set the affinity groups of a stopped VM."""
+    """Replace the affinity groups of a stopped VM."""
     return virtual_machine_updates.update_affinity_groups(
         call.connection,
         call.caller,

@@ -1,4 +1,4 @@
-"""attachIso and detachIso."""
+"""attachIso and detachIso: ISOs in the drives of VMs."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE
@@ -13,7 +13,7 @@ VM = uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM; it must be Runnin
 
 
 def attach_iso(call: Call) -> JobTicket:
-    """Attach an ISO to a VM. With ``forced`` an attached ISO is replaced."""
+    """Attach an ISO to a VM. With ``forced``, an attached ISO is replaced."""
     arguments = call.arguments
     return virtual_machine_isos.attach_iso(
         call.connection,

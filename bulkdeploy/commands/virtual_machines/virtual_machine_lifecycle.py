@@ -22,7 +22,7 @@ from bulkdeploy.services.virtual_machines import (
 
 
 def start_virtual_machine(call: Call) -> JobTicket | Instead:
-    """Start a stopped VM; the job's result is the VM. Or its plan."""
+    """Start a stopped VM, or return the plan of a dry run. The job's result is the VM."""
     done = virtual_machine_starting.start_virtual_machine(
         call.connection,
         call.system,
@@ -39,14 +39,14 @@ def start_virtual_machine(call: Call) -> JobTicket | Instead:
 
 
 def stop_virtual_machine(call: Call) -> JobTicket:
-    """Stop a VM; the job's result is the VM."""
+    """Create the job that stops a VM. The job's result is the VM."""
     return virtual_machines.stop_virtual_machine(
         call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
     )
 
 
 def destroy_virtual_machine(call: Call) -> JobTicket:
-    """Destroy a VM; the job's result is the VM."""
+    """Create the job that destroys a VM. The job's result is the VM."""
     return virtual_machines.destroy_virtual_machine(
         call.connection,
         call.system,
@@ -58,21 +58,21 @@ def destroy_virtual_machine(call: Call) -> JobTicket:
 
 
 def reboot_virtual_machine(call: Call) -> JobTicket:
-    """Stop and start a running VM; the job's result is the VM."""
+    """Create the job that stops and starts a running VM. The job's result is the VM."""
     return virtual_machines.reboot_virtual_machine(
         call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
     )
 
 
 def repair_virtual_machine(call: Call) -> JobTicket:
-    """Create the job that changes a VM's guest so that it matches the VM's rows; the job's result is the VM."""
+    """Create the job that changes a VM's guest so that it matches the VM's rows. The job's result is the VM."""
     return virtual_machines.repair_virtual_machine(
         call.connection, call.system, call.caller, call.arguments["id"], forced=call.flag("forced")
     )
 
 
 def expunge_virtual_machine(call: Call) -> JobTicket:
-    """Remove a destroyed VM now; the job's result is success."""
+    """Create the job that removes a destroyed VM and its volumes immediately."""
     return virtual_machines.expunge_virtual_machine(call.connection, call.system, call.caller, call.arguments["id"])
 
 

@@ -20,7 +20,7 @@ from bulkdeploy.store.rows.listing import Page
 
 
 def migrate_virtual_machine(call: Call) -> JobTicket | Instead:
-    """Move a running VM to another host; the job's result is the VM. Or its plan."""
+    """Migrate a running VM to another host, or return the plan of a dry run. The job's result is the VM."""
     done = virtual_machine_migration.migrate_virtual_machine(
         call.connection,
         call.system,
@@ -34,7 +34,7 @@ def migrate_virtual_machine(call: Call) -> JobTicket | Instead:
 
 
 def find_hosts_for_migration(call: Call) -> Page:
-    """Return hosts a running VM could move to."""
+    """Return the hosts to which a running VM could be migrated."""
     return virtual_machine_migration.find_hosts_for_migration(
         call.connection, call.caller, call.arguments["virtualmachineid"], call.arguments, paging(call)
     )
@@ -53,7 +53,7 @@ COMMANDS: tuple[Command, ...] = (
         changes_state=True,
         parameters=(
             uuid("virtualmachineid", Entity.VIRTUAL_MACHINE, "the VM", required=True),
-            uuid("hostid", Entity.HOST, "the host to move it to"),
+            uuid("hostid", Entity.HOST, "the destination host"),
             boolean(
                 "autoselect",
                 "whether the planner selects the host if hostid is not given; default true",

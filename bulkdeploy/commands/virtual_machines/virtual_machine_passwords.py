@@ -1,4 +1,4 @@
-"""resetPasswordForVirtualMachine."""
+"""resetPasswordForVirtualMachine: new passwords of guests."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.virtual_machines.responses import VIRTUAL_MACHINE

@@ -1,4 +1,4 @@
-"""restoreVirtualMachine."""
+"""restoreVirtualMachine: the replacement of root volumes."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.parameters.disk_parameters import ROOT_DISK_SIZE, merge_details, read_root_disk_gib
@@ -14,7 +14,13 @@ from bulkdeploy.services.virtual_machines.virtual_machine_restoring import Resto
 
 
 def restore_virtual_machine(call: Call) -> JobTicket:
-    """Replace the root volume of a VM by a new one. The result of the job is the VM."""
+    """Replace the root volume of a VM by a new one.
+
+    The job's result is the VM.
+
+    Raises:
+        InvalidParameter: ``details`` contains other details than ``rootdisksize``.
+    """
     for detail in set(merge_details(call.arguments, "details")) - {ROOT_DISK_SIZE}:
         raise InvalidParameter("details", detail, f"the only detail of a new root volume is {ROOT_DISK_SIZE}")
     return virtual_machine_restoring.restore_virtual_machine(

@@ -1,4 +1,4 @@
-"""listVirtualMachines."""
+"""listVirtualMachines: the VMs that a caller may see."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
@@ -26,9 +26,9 @@ def list_virtual_machines(call: Call) -> Page:
     """Return the VMs of the visible accounts, ordered by creation.
 
     Raises:
-        InvalidParameter: an unknown word in ``details``.
-        PermissionDenied: an owner parameter names an account outside the caller's reach, or the user data is not
-            the caller's to see.
+        InvalidParameter: ``details`` contains an unknown word.
+        PermissionDenied: an owner parameter names an account outside the caller's reach, or the caller may not see
+            the user data.
     """
     require_user_data(call.connection, call.caller, call.ref("userdataid"))
     return virtual_machines.list_virtual_machines(
@@ -47,12 +47,12 @@ def _details(call: Call) -> frozenset[Detail]:
     for word in words:
         if word.lower() not in set(Detail):
             known = ", ".join(detail.value for detail in Detail)
-            raise InvalidParameter("details", word, f"it must be one of: {known}")
+            raise InvalidParameter("details", word, f"the value must be one of: {known}")
     return frozenset(Detail(word.lower()) for word in words)
 
 
 def _sees_destroyed(call: Call) -> bool:
-    """Return whether the caller sees destroyed VMs. Admins do; users do if the operator's setting allows it."""
+    """Return whether the caller sees destroyed VMs. Admins do; users do if the settings allow it."""
     if call.caller.role_type is not RoleType.USER:
         return True
     return read_configuration(call.connection).flag("allow.user.view.destroyed.vm")

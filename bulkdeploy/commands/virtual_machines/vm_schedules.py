@@ -32,7 +32,7 @@ from bulkdeploy.store.virtual_machines import vm_schedules as store
 
 TARGETS = ("virtualmachineid", "resourceid", "groupid", "deploymentid")
 NAMING = ("id", "ids", *TARGETS)
-"""Parameters that name schedules or what they act on: with one of them an admin does not need ``listall``."""
+"""Parameters that name schedules or their targets. If one is given, an admin does not need ``listall``."""
 
 SHARED_FIELDS = (
     text("id", "the schedule"),
@@ -123,7 +123,7 @@ def update_schedule(call: Call, response: Response) -> Mapping[str, Any]:
 
 
 def delete_schedules(call: Call) -> None:
-    """Delete one or several VM schedules."""
+    """Delete one or several schedules of VMs."""
     refs = call.arguments.get("ids") or (call.arguments["id"],)
     distinct = tuple({ref.id: ref for ref in refs}.values())
     vm = call.ref("virtualmachineid") or call.ref("resourceid")

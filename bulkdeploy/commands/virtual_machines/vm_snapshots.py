@@ -56,13 +56,13 @@ def list_vm_snapshots(call: Call) -> Page:
     """Return the VM snapshots of the visible accounts.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return store.list_vm_snapshots(call.connection, visible(call), call.arguments, paging(call))
 
 
 def delete_vm_snapshot(call: Call) -> JobTicket:
-    """Remove a snapshot of a VM."""
+    """Create the job that deletes a snapshot of a VM."""
     return service.delete_vm_snapshot(call.connection, call.system, call.caller, call.arguments["vmsnapshotid"])
 
 

@@ -30,7 +30,7 @@ POLICY = Response(
         text("id", "the policy"),
         text("volumeid", "the volume of which the policy takes snapshots"),
         text("volumename", "the volume's name"),
-        text("schedule", f"when it takes them: {', '.join(form for form, _ in FORMS.values())}"),
+        text("schedule", f"the times of the snapshots: {', '.join(form for form, _ in FORMS.values())}"),
         number("intervaltype", "how often the policy takes snapshots: 0 hourly, 1 daily, 2 weekly, 3 monthly"),
         number("maxsnaps", "the maximum number of snapshots of the policy; a further snapshot replaces the oldest"),
         text("timezone", "the time zone of the schedule"),
@@ -46,7 +46,7 @@ POLICY = Response(
 
 
 def create_policy(call: Call) -> Mapping[str, Any]:
-    """Create a policy, with tags if any are given."""
+    """Create a snapshot policy with the given tags, and return the policy."""
     arguments = call.arguments
     requested = NewPolicy(
         arguments["volumeid"],

@@ -51,7 +51,7 @@ RESPONSE = Response(
 
 
 def create_snapshot(call: Call) -> JobTicket:
-    """Create a snapshot of a volume."""
+    """Create the job that takes a snapshot of a volume."""
     volume, name = call.arguments["volumeid"], call.text("name") or None
     return service.create_snapshot(call.connection, call.system, call.caller, volume, name, named_owner(call))
 
@@ -60,13 +60,13 @@ def list_snapshots(call: Call) -> Page:
     """Return the volume snapshots of the visible accounts.
 
     Raises:
-        PermissionDenied: an owner parameter names somebody outside the caller's reach.
+        PermissionDenied: an owner parameter names an account outside the caller's reach.
     """
     return store.list_snapshots(call.connection, visible(call), call.arguments, paging(call))
 
 
 def delete_snapshot(call: Call) -> JobTicket:
-    """Remove a snapshot of a volume."""
+    """Create the job that deletes a snapshot of a volume."""
     return service.delete_snapshot(call.connection, call.system, call.caller, call.arguments["id"])
 
 

@@ -96,7 +96,7 @@ def list_volumes(call: Call) -> Page:
 
 
 def create_volume(call: Call) -> JobTicket:
-    """Create a data volume."""
+    """Create a data volume. The job's result is the volume."""
     arguments = call.arguments
     return service.create_volume(
         call.connection,
@@ -136,7 +136,7 @@ def detach_volume(call: Call) -> JobTicket:
 
 
 def update_volume(call: Call) -> JobTicket:
-    """Change a volume's name or protection."""
+    """Change the name or the delete protection of a volume. The job's result is the volume."""
     return service.update_volume(
         call.connection,
         call.caller,
@@ -166,7 +166,7 @@ def delete_volume(call: Call) -> None:
 
 
 def destroy_volume(call: Call) -> JobTicket:
-    """Delete a volume, as a job."""
+    """Delete a volume that is not attached to a VM, as a job."""
     return service.destroy_volume(call.connection, call.caller, call.arguments["id"])
 
 

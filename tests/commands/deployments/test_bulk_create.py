@@ -140,8 +140,8 @@ def test_maps_say_what_json_says(client: ApiClient, zone: Zone, parameters: Call
         ([{}, {"serviceofferingid": "nothing"}], {}, ("virtualmachines[1].serviceofferingid", "nothing")),
         ([{}, {"templateid": ""}], {}, ("virtualmachines[1].templateid",)),
         ([{"rootdisksize": "x"}], {}, ("virtualmachines[0].rootdisksize", "whole number")),
-        ([{}, {"flavour": "x"}], {}, ("virtualmachines[1].flavour", "no such parameter")),
-        ([{"zoneid": "x"}], {}, ("virtualmachines[0]", "zoneid", "beside the list")),
+        ([{}, {"flavour": "x"}], {}, ("virtualmachines[1].flavour", "do not have this parameter")),
+        ([{"zoneid": "x"}], {}, ("virtualmachines[0]", "zoneid", "belongs to the whole call")),
         ([{"ipaddress": "10.1.0.77", "count": 2}], {}, ("virtualmachines[0]", "address")),
         (
             [{"keypairs": "a", "securitygroupids": NO_ID, "securitygroupnames": "a"}],

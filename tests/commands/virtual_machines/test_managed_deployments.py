@@ -126,7 +126,7 @@ def test_a_list_of_unlike_vms_grows_by_its_entries_in_turn(fleet: Fleet, client:
     sizes = fleet.zone.rows("SELECT size_bytes / 1073741824 AS gib FROM volumes ORDER BY id")
     assert Counter(row.gib == 7 for row in sizes) == {False: 3, True: 2}
     error = refused(client, "replaceBulkDeployment", id=deployment, userdata="YQ==", method="Restore")
-    assert "of a list of unlike VMs cannot be changed in place" in error.errortext
+    assert "cannot change user data and key pairs of a list of different VMs" in error.errortext
     fleet.assert_intact()
     address = {"virtualmachines[0].ipaddress": "10.0.0.9"}
     error = refused(client, "bulkCreateVirtualMachines", **shared, **entries, **address, managed=True)

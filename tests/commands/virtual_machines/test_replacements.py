@@ -110,7 +110,7 @@ def test_surplus_vms_come_first_and_a_call_says_what_it_cannot_do(
     assert "must not both be 0" in error.errortext
     offering = fleet.zone.id_of("service_offerings", "Small")
     error = refused(client, REPLACE, id=web, serviceofferingid=offering, method="Restore")
-    assert "keep their sizes" in error.errortext
+    assert "cannot change the sizes of VMs" in error.errortext
     error = refused(client, REPLACE, id=web, keypairs="nobody", method="Restore")
     assert "Not all specified keypairs exist" in error.errortext
     error = refused(client, REPLACE, id=web, userdata="?", method="Restore")
@@ -122,7 +122,7 @@ def test_surplus_vms_come_first_and_a_call_says_what_it_cannot_do(
     client.call(
         REPLACE, id=web, templateid=other, userdata="YQ==", maxsurge="50%", maxunavailable="0", expunge=True
     )
-    assert "are being replaced" in refused(client, REPLACE, id=web, templateid=other).errortext
+    assert "is in progress" in refused(client, REPLACE, id=web, templateid=other).errortext
     client.call(REPLACE, id=web, pause=True)
     _step(fleet)
     assert (_shown(client, web)["state"], len(_live(fleet))) == ("Paused", 4)

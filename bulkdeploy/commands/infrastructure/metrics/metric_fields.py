@@ -1,4 +1,4 @@
-"""The fields that lists with metrics add, by what is listed."""
+"""The response fields that lists with metrics add, by the type of the listed objects."""
 
 from bulkdeploy.declare.response_fields import flag, large_number, text
 

@@ -1,7 +1,6 @@
 """List commands with metrics: the plain lists with capacity and usage, in CloudStack's format.
 
-What is allocated is what the ledger has promised. What is used is what hypervisors measured last; fields about it
-are left out where nothing was measured.
+Allocated amounts are the claims in the ledger. Fields of usage are omitted if nothing was measured.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -49,7 +48,7 @@ def ghz(mhz: float) -> str:
 
 
 def gigabytes(size_bytes: float) -> str:
-    """Return bytes in CloudStack's words, which call GiB GB."""
+    """Return bytes as text in GiB, in CloudStack's format, which writes GB."""
     return f"{size_bytes / GIB:.2f} GB"
 
 
@@ -68,7 +67,7 @@ def _of_vms(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _use_of_vm(row: Row) -> dict[str, Any]:
-    """Return the resources that a VM used recently. Empty if nothing was measured or requested."""
+    """Return the usage of a VM in CloudStack's format. Figures that were not measured or requested are omitted."""
     amounts = {
         name: row.get(plain)
         for name, plain in (
@@ -113,7 +112,7 @@ def _of_hosts(call: Call, rows: Sequence[Row]) -> Sequence[Row]:
 
 
 def _use_of_host(row: Row, is_above: Callable[..., bool]) -> dict[str, Any]:
-    """Return the used resources of a host and exceeded thresholds. Empty if nothing was measured or requested."""
+    """Return the usage of a host and the exceeded thresholds. Figures that were not measured are omitted."""
     found: dict[str, Any] = {}
     if row.get("cpuused") is not None:
         share = float(row["cpuused"].rstrip("%")) / 100
@@ -132,7 +131,7 @@ def _use_of_host(row: Row, is_above: Callable[..., bool]) -> dict[str, Any]:
 def _thresholds(
     name: str, notification: str, disable: str, share: float, is_above: Callable[..., bool]
 ) -> dict[str, bool]:
-    """Return whether a share is above both thresholds."""
+    """Return whether a share is above the notification threshold and above the disable threshold."""
     return {
         f"{name}threshold": is_above(notification, share=share),
         f"{name}disablethreshold": is_above(disable, share=share),
@@ -240,7 +239,7 @@ def _of_use(figures: PlaceFigures) -> str:
 
 
 def _as_requested(call: Call, row: Row) -> Row:
-    """Return the row without its capacity, unless the call requests capacities."""
+    """Return the row of a place without its capacity, unless the call requests capacities."""
     if call.flag("showcapacities"):
         return row
     return {name: value for name, value in row.items() if name != "capacity"}
@@ -265,15 +264,15 @@ def _with_metrics(
     authorized: frozenset[RoleType] = ROOT_ADMIN_ONLY,
     parameters: tuple[Parameter, ...] = (),
 ) -> Derived:
-    """Return a list command that adds metrics to a plain list command, called with ``extra_arguments``, too."""
+    """Return a command that adds metrics to the list of command ``plain``, called with ``extra_arguments``."""
 
     def make(base: Command) -> Command:
         if base.response is None:
-            raise TypeError(f"{plain} answers no objects")
+            raise TypeError(f"{plain} has no response with fields")
         return replace(
             base,
             name=f"{plain}Metrics",
-            description=f"Lists {noun} as {plain} does, with what is promised and what is used of each",
+            description=f"Lists {noun} like {plain}, with their allocated and used resources",
             handler=_listing(base, extend, extra_arguments or {}),
             response=replace(base.response, fields=(*base.response.fields, *fields)),
             roles=base.roles if roles is None else roles,

@@ -1,4 +1,4 @@
-"""Metrics of the database, and of the usage server, which does not exist here."""
+"""Metrics of the database, and of the usage server, which this service does not have."""
 
 import platform
 from collections.abc import Mapping
@@ -13,12 +13,12 @@ from bulkdeploy.store.infrastructure.metrics.server_metrics import read_database
 
 
 def list_database_metrics(call: Call) -> Mapping[str, Any]:
-    """Return the statistics that PostgreSQL reports about itself."""
+    """Return the metrics that PostgreSQL reports about itself."""
     return read_database_metrics(call.connection)
 
 
 def list_usage_server_metrics(call: Call) -> Mapping[str, Any]:
-    """Return that the usage server is down, because this service does not record usage."""
+    """Return the state of the usage server, which is down because this service records no usage."""
     return {"collectiontime": read_time(call.connection), "hostname": platform.node()}
 
 
@@ -37,7 +37,7 @@ COMMANDS = (
                 text("hostname", "the address of the database; localhost for a socket", ROOT_ADMIN_ONLY),
                 texts("replicas", "the addresses of standbys that receive changes"),
                 number("connections", "the connections to the database"),
-                large_number("uptime", "how long the database has run, seconds"),
+                large_number("uptime", "the time since the start of the database, in seconds"),
                 large_number("queries", "the transactions since the database's statistics began"),
                 texts("dbloadaverages", "transactions per second since the database started, one value"),
                 text("version", "the version of the database"),
@@ -55,7 +55,7 @@ COMMANDS = (
         response=Response(
             "usageMetrics",
             (
-                moment("collectiontime", "when the call was made"),
+                moment("collectiontime", "when the state was read"),
                 text("hostname", "the host of the process that answers", ROOT_ADMIN_ONLY),
                 constant("state", "Down", "no usage records are created"),
             ),

@@ -47,7 +47,7 @@ COMMANDS: tuple[Command, ...] = (
         response=Response(
             "usagehistory",
             (
-                text("period", "how far back the samples go: hour, day or week"),
+                text("period", "the length of the period: hour, day or week"),
                 number("intervalseconds", "the length of an interval in seconds"),
                 objects("samples", "the intervals that have measurements, the oldest first", SAMPLE),
             ),

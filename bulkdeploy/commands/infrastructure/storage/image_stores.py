@@ -37,7 +37,7 @@ IMAGE_STORE = Response(
 
 
 def list_image_stores(call: Call) -> Page:
-    """Image stores, by zone or all."""
+    """Return the image stores that match the filters."""
     return image_stores.list_image_stores(call.connection, call.arguments, paging(call))
 
 

@@ -29,7 +29,7 @@ OBJECT = Response(
 
 
 def list_objects(call: Call) -> Page:
-    """List the volumes on a pool. The result is empty for a path below the pool's root."""
+    """Return the volumes on a storage pool. The result is empty for a path below the pool's root."""
     if (call.text("path") or "/").strip("/"):
         return cut_page((), paging(call))
     return store.list_objects(call.connection, call.arguments["id"].id, call.arguments, paging(call))

@@ -65,17 +65,17 @@ STORAGE_POOL = Response(
 
 
 def list_storage_pools(call: Call) -> Page:
-    """Return the primary storage pools of a place, or all pools."""
+    """Return the primary storage pools that match the filters."""
     return storage_pools.list_storage_pools(call.connection, call.arguments, paging(call))
 
 
 def look_at_storage_pool(call: Call) -> list[SeenPool]:
-    """Query a driver for the storage of a new pool, before the transaction that creates the pool."""
+    """Query a driver for the size of a new pool, before the transaction of createStoragePool."""
     return pool_service.look_at_pools(call.connection, call.system, [call.arguments])
 
 
 def create_storage_pool(call: Call, seen: Sequence[SeenPool]) -> Mapping[str, Any]:
-    """Create a storage pool from storage that ``prepare`` has checked, and return the pool."""
+    """Create a storage pool that ``look_at_storage_pool`` has measured, and return the pool."""
     (pool,) = pool_service.create_pools(call.connection, call.caller, seen)
     return _row(call, pool)
 
@@ -93,12 +93,12 @@ def delete_storage_pool(call: Call) -> None:
 
 
 def enable_storage_maintenance(call: Call) -> JobTicket:
-    """Put a storage pool into maintenance, so that no volumes are placed in it."""
+    """Put a storage pool into maintenance, so that it gets no volumes. The job's result is the pool."""
     return pool_service.enable_maintenance(call.connection, call.caller, call.arguments["id"])
 
 
 def cancel_storage_maintenance(call: Call) -> JobTicket:
-    """End the maintenance of a storage pool."""
+    """End the maintenance of a storage pool. The job's result is the pool."""
     return pool_service.cancel_maintenance(call.connection, call.caller, call.arguments["id"])
 
 
@@ -231,7 +231,7 @@ STATES = (
     *("Initial", "Initialized", "Creating", "Attaching", "Up", "Disabled", "PrepareForMaintenance"),
     *("ErrorInMaintenance", "CancelMaintenance", "Maintenance", "Removed"),
 )
-"""The states of CloudStack's pools, some of which do not occur here."""
+"""The states of pools in CloudStack. Some of them do not occur in this service."""
 
 COMMANDS = (
     CREATE,

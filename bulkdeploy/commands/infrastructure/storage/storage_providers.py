@@ -1,4 +1,4 @@
-"""listStorageProviders."""
+"""listStorageProviders: the providers of primary storage and of image stores."""
 
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.paging import paging
@@ -12,11 +12,11 @@ from bulkdeploy.domain.infrastructure.topology import IMAGE_PROVIDER, PRIMARY_PR
 from bulkdeploy.store.rows.listing import Page, cut_page
 
 PROVIDERS = {"primary": PRIMARY_PROVIDER, "image": IMAGE_PROVIDER}
-"""By the type of storage: what createStoragePool and addImageStore take."""
+"""The providers that createStoragePool and addImageStore accept, by the type of storage."""
 
 
 def list_storage_providers(call: Call) -> Page:
-    """Return the providers of primary storage and of image stores. There is no other storage."""
+    """Return the providers of primary storage and of image stores."""
     keyword, wanted = (call.text("keyword") or "").lower(), call.text("type")
     rows = [
         {"name": provider, "type": kind.upper()}

@@ -40,10 +40,10 @@ STORAGE_UNIT = Response(
 
 
 def list_storage_units(call: Call) -> Page:
-    """Return the storage units of a host, or of a cluster's hosts.
+    """Return the storage units of a host, or of the hosts of a cluster.
 
     Raises:
-        InvalidParameter: the host's driver tells of none.
+        InvalidParameter: the host's driver cannot list storage units.
     """
     host = call.ref("hostid")
     hosts = store.hosts(
