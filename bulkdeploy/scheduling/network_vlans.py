@@ -28,11 +28,13 @@ class _Vlans:
         used: the names of networks by the VLANs that they use.
         mine: the ranges that are dedicated to the account.
         others: the ranges that are dedicated to other accounts.
+        every: the ranges of the physical network.
     """
 
     used: Mapping[str, str]
     mine: Sequence[tuple[int, int]]
     others: Sequence[tuple[int, int]]
+    every: Sequence[tuple[int, int]]
 
     def is_used(self, vlan: int) -> bool:
         return str(vlan) in self.used
@@ -73,6 +75,7 @@ def choose_vlans(
             ChainMap(mine, used.get((place[0], None), {})),
             [(row.first_vlan, row.last_vlan) for row in here if row.account_id == account_id],
             [(row.first_vlan, row.last_vlan) for row in here if row.account_id != account_id],
+            vlan_ranges((on and on.vlan_range) or ""),
         )
         if "vlan" in given:
             vlan: str | None = _requested_vlan(given, vlans)
@@ -109,7 +112,7 @@ def _physical_network(given: Arguments, physical: Sequence[Row[Any]], offering: 
 def _requested_vlan(given: Arguments, vlans: _Vlans) -> str:
     """Return the VLAN that the request names.
 
-    As in CloudStack, an owner with free dedicated VLANs cannot use another VLAN.
+    As in CloudStack, an owner with free dedicated VLANs cannot use another VLAN of the physical network's ranges.
     """
     vlan = vlan_of(given["vlan"])
     if vlan == UNTAGGED:
@@ -119,7 +122,8 @@ def _requested_vlan(given: Arguments, vlans: _Vlans) -> str:
         raise InvalidParameter("vlan", given["vlan"], rule)
     if _contains(vlans.others, int(vlan)):
         raise InvalidParameter("vlan", given["vlan"], "it is dedicated to another account")
-    if vlans.mine and not _contains(vlans.mine, int(vlan)) and free_vlan(vlans.mine, vlans.is_used) is not None:
+    is_shared = _contains(vlans.every, int(vlan)) and not _contains(vlans.mine, int(vlan))
+    if vlans.mine and is_shared and free_vlan(vlans.mine, vlans.is_used) is not None:
         raise InvalidParameter("vlan", given["vlan"], "it is not one of the VLANs that are dedicated to the owner")
     return vlan
 
@@ -141,7 +145,7 @@ def _free_vlan(
         return None
     found = free_vlan(vlans.mine, vlans.is_used)
     if found is None and (not vlans.mine or read_configuration(connection).flag(SHARE, Scope.ACCOUNT, account_id)):
-        found = free_vlan(vlan_ranges(physical.vlan_range), vlans.is_used_or_dedicated)
+        found = free_vlan(vlans.every, vlans.is_used_or_dedicated)
     if found is None:
         raise InsufficientVlans(physical.name, physical.vlan_range)
     return found

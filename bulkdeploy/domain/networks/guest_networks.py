@@ -98,13 +98,22 @@ def vlan_of(text: str) -> str:
 
 
 def vlan_ranges(written: str) -> list[tuple[int, int]]:
-    """Return the first and last VLANs of ranges such as ``100-199``, separated by commas."""
+    """Return the first and last VLANs of ranges such as ``100-199``, separated by commas, in ascending order.
+
+    Ranges that overlap or continue each other are returned as one.
+    """
     parts = (part.strip().partition("-") for part in written.split(","))
-    return [
+    ranges: list[tuple[int, int]] = []
+    for first, last in sorted(
         (int(first), int(last or first))
         for first, _, last in parts
         if first.isdigit() and (last or first).isdigit()
-    ]
+    ):
+        if ranges and first <= ranges[-1][1] + 1:
+            ranges[-1] = ranges[-1][0], max(ranges[-1][1], last)
+        else:
+            ranges.append((first, last))
+    return ranges
 
 
 def free_vlan(ranges: Iterable[tuple[int, int]], is_taken: Callable[[int], bool]) -> str | None:

@@ -1,11 +1,14 @@
 """VLANs that are dedicated to accounts: who gets them, and what is refused while they are dedicated."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from sqlalchemy import text
 
 from tests.support.api.async_calls import change, refusal
+from tests.support.runs.waiting import PATIENCE_S, wait_for
 from tests.support.zones.world import ADMIN, NEIGHBOUR, USER, World
 
 ISOLATED = "DefaultIsolatedNetworkOfferingWithSourceNatService"
@@ -91,7 +94,8 @@ def test_a_range_must_be_free_and_part_of_the_physical_network(owned_world: Worl
     assert world.rows("listDedicatedGuestVlanRanges", **on) == [joined]
     kept = refusal(world, "updatePhysicalNetwork", ADMIN, id=on["physicalnetworkid"], vlan="100-102")
     assert "release them first" in kept.errortext
-    change(world, "updatePhysicalNetwork", ADMIN, id=on["physicalnetworkid"], vlan="100-103")
+    for vlans in ("100-103", "100-101,102-103"):
+        change(world, "updatePhysicalNetwork", ADMIN, id=on["physicalnetworkid"], vlan=vlans)
 
 
 def test_who_is_no_root_admin_sees_only_the_own_ranges(owned_world: World, wires: dict[str, Any]) -> None:
@@ -111,7 +115,10 @@ def test_who_is_no_root_admin_sees_only_the_own_ranges(owned_world: World, wires
 
 
 def test_a_requested_vlan_is_one_of_the_owner(owned_world: World, wires: dict[str, Any]) -> None:
-    """Other accounts cannot request a dedicated VLAN. An owner with free dedicated VLANs cannot request another."""
+    """Other accounts cannot request a dedicated VLAN.
+
+    An owner with free dedicated VLANs cannot request another VLAN of the physical network.
+    """
     world, on = owned_world, {"physicalnetworkid": wires["physicalnetworkid"]}
     name = f"requested {wires['zoneid']}"
     offering = change(
@@ -131,5 +138,42 @@ def test_a_requested_vlan_is_one_of_the_owner(owned_world: World, wires: dict[st
     assert "dedicated to another account" in others.errortext
     elsewhere = refusal(world, "createNetwork", ADMIN, **named, vlan="101", **owner(world))
     assert "dedicated to the owner" in elsewhere.errortext
+    outside = {**named, "name": f"outside {name}"}
+    assert change(world, "createNetwork", ADMIN, **outside, vlan="4000", **owner(world))["vlan"] == "4000"
     assert change(world, "createNetwork", ADMIN, **named, vlan="100", **owner(world))["vlan"] == "100"
     assert change(world, "createNetwork", ADMIN, **named, vlan="101", **owner(world))["vlan"] == "101"
+
+
+def test_ranges_that_are_extended_and_released_at_once_stay_apart(
+    owned_world: World, wires: dict[str, Any]
+) -> None:
+    """Each call sees the rows that the one before it left, whichever comes first. No VLAN is dedicated twice."""
+    world, on = owned_world, {"physicalnetworkid": wires["physicalnetworkid"]}
+    first = change(world, "dedicateGuestVlanRange", ADMIN, vlanrange="101-101", **on, **owner(world))
+    client = world.client(ADMIN)
+    with ThreadPoolExecutor(3) as pool:
+        with world.engine.begin() as connection:
+            connection.execute(text("SELECT FROM dedicated_vlan_ranges FOR UPDATE"))
+            named = {"id": first["id"]}
+            calls = [pool.submit(client.get, "releaseDedicatedGuestVlanRange", **named)]
+            wait_for_locks(world, 1)
+            for vlans in ("102-102", "100-100"):
+                wanted = {"vlanrange": vlans, **on, **owner(world)}
+                calls.append(pool.submit(client.get, "dedicateGuestVlanRange", **wanted))
+            wait_for_locks(world, 2)
+        answers = [call.result(PATIENCE_S) for call in calls]
+    assert [answer.status for answer in answers] == [200, 200, 200]
+    assert ranges(world, on) == {"100-100", "102-102"}
+
+
+def ranges(world: World, on: dict[str, Any]) -> set[str]:
+    """The dedicated ranges of a physical network."""
+    return {row["guestvlanrange"] for row in world.rows("listDedicatedGuestVlanRanges", ADMIN, **on)}
+
+
+def wait_for_locks(world: World, number: int) -> None:
+    """Wait until so many sessions wait for locks of others."""
+    waiting = (
+        "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+    )
+    wait_for(lambda: int(world.scalar(waiting)) >= number, f"{number} transactions wait for locks", pause_s=0.02)
