@@ -1,12 +1,11 @@
-"""A worker process: ``python -m workers.app``, or ``bulkdeploy worker``; and ``app`` for Celery's own programs.
+"""A worker process: ``python -m workers.app`` or ``bulkdeploy worker``.
 
-In ours, Celery's solo pool consumes; the runner's threads work. A task in a pool of Celery's costs more, because a
-thread waits for its lease and its result: ADR 9 has the figures.
+Celery's own programs use ``app``.
 
-SIGTERM: consumes no more, hands back what waits for a thread, finishes what it has begun, ends. SIGKILL: its
-leases run out and others take over.
-
-``celery -A workers.app worker`` runs the same tasks in a pool of Celery's, with the settings in the environment.
+A worker started by ``main`` receives messages in Celery's solo pool and runs the jobs in threads of ``JobRunner``.
+``celery -A workers.app worker`` runs the same jobs in a pool of Celery, with settings from the environment; a job
+then costs more CPU (ADR 9). After SIGTERM, a worker receives no more messages, gives back the jobs that it has not
+begun, finishes the others, and ends. After SIGKILL, its leases expire and other workers run its jobs.
 """
 
 import logging
@@ -62,7 +61,7 @@ def main(config: Path | None, held: bool) -> None:
 
 
 def run(settings: Settings) -> None:
-    """Consume and run jobs until a signal says to end; returns when all jobs in hand are finished."""
+    """Receive and run jobs until a signal. Returns when all begun jobs are finished."""
     worker = build_worker_when_ready(settings)
     runner = _make_runner(worker, threads=settings.worker_threads)
     own = make_celery(settings.require_redis_url)
@@ -88,7 +87,10 @@ def _make_runner_of_a_pool() -> JobRunner:
 
 
 def _settings_in_the_environment() -> Settings:
-    """Celery's own programs begin here: they know of no file of settings."""
+    """Read the settings from the environment, and configure logging and tracing.
+
+    Celery's own programs call this function, because they have no settings file.
+    """
     settings = load_settings()
     configure_logging(settings)
     start_tracing(settings, Program.WORKER)
@@ -96,18 +98,23 @@ def _settings_in_the_environment() -> Settings:
 
 
 app = make_celery(lambda: _settings_in_the_environment().require_redis_url())
-"""What ``celery -A workers.app`` finds."""
+"""The application that ``celery -A workers.app`` uses."""
 
 register_tasks(app, RunsJobs(_make_runner_of_a_pool).run)
 
 
 @signals.setup_logging.connect
 def _keep_logging(**_: Any) -> None:
-    """Celery asks who configures logging; once this is connected, Celery does not."""
+    """Do nothing. Celery does not configure logging if this signal has a receiver."""
 
 
 def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) -> None:
-    """Celery's worker, in this thread, until a signal ends it; in the signal's handler ``drain`` is called."""
+    """Run Celery's worker in this thread until a signal ends it.
+
+    The signal's handler calls ``drain``.
+
+    If Celery's worker fails, it is started again after RETRY_S.
+    """
 
     def ending(**_: Any) -> None:
         drain()
@@ -115,7 +122,7 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
     signals.worker_shutting_down.connect(ending)
     for name in ("celery.worker", "kombu.transport.redis"):
         logging.getLogger(name).addFilter(_without_traceback)
-    # Celery fears for root where messages may be pickles; ours are JSON and carry a number.
+    # Celery warns root because messages may be pickles; these are JSON and contain a number.
     warnings.simplefilter("ignore", SecurityWarning)
     while True:
         worker = _QuietWorker(
@@ -133,22 +140,22 @@ def consume(app: Celery, consumer: type[Consumer], drain: Callable[[], None]) ->
         worker.start()
         if not worker.exitcode:
             return
-        # Celery waits for a message broker that is away, and ends quietly where its memory is full.
+        # Celery waits while the message broker cannot be reached, but ends if the broker's memory is full.
         log.warning("consuming_failed", next_try_s=RETRY_S)
         time.sleep(RETRY_S)
 
 
 class _QuietWorker(CeleryWorker):
-    """Celery's worker; told to end it writes no line of its own past the log."""
+    """Celery's worker, without the text that Celery prints when a signal ends a worker."""
 
     def install_platform_tweaks(self, worker: WorkController) -> None:
-        """Finish what is in hand on SIGTERM and SIGINT; every other signal does what it does to any process."""
+        """Install handlers of SIGTERM and SIGINT that let begun work finish, and no other handlers."""
         for number in ("SIGTERM", "SIGINT"):
             install_worker_term_handler(worker, sig=number, verbose=False)
 
 
 def _without_traceback(record: logging.LogRecord) -> bool:
-    """Remove the traceback of a message broker's refusal, whose text is enough, and keep every record."""
+    """Remove the traceback of a Redis error from a log record. Returns True, so the record is logged."""
     if record.exc_info and isinstance(record.exc_info[1], RedisError):
         record.exc_info = None
     return True

@@ -1,4 +1,7 @@
-"""A sweeper process: ``python -m workers.sweeper``, or ``bulkdeploy sweeper``. One is enough, several are safe."""
+"""A sweeper process: ``python -m workers.sweeper`` or ``bulkdeploy sweeper``.
+
+One sweeper is enough; several do no harm.
+"""
 
 import signal
 import time
@@ -44,14 +47,14 @@ DELETE_SNAPSHOTS_EVERY_S = 10.0
 BALANCE_EVERY_S = 60.0
 
 LATE_S = 300.0
-"""A round that takes so long is stuck; one that finds the database away waits 30 s for a connection per pass."""
+"""The seconds after which a round counts as stuck. Without the database, one pass can take 30 s."""
 
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings.")
 @hold
 def main(config: Path | None, held: bool) -> None:
-    """Sweep until SIGTERM."""
+    """Run the sweeper until SIGTERM."""
     until_let_go(held=held)
     settings = load_settings(config)
     configure_logging(settings)
@@ -71,7 +74,7 @@ def main(config: Path | None, held: bool) -> None:
 
 
 def run(settings: Settings, ended: Event) -> None:
-    """Sweep, round after round, until ``ended``; a round that fails is logged and the next one comes."""
+    """Run all due passes, round after round, until ``ended`` is set. Errors in a pass are logged."""
     worker = build_worker_when_ready(settings, plans=Plans.ANEW)
     sweeper = Sweeper(worker.engine, worker.job_queue)
     watch = HostWatch(worker.engine, worker.drivers, settings.driver_timeout_seconds)
@@ -121,39 +124,45 @@ def run(settings: Settings, ended: Event) -> None:
 
 
 class _Rounds:
-    """Whether rounds still come round."""
+    """The time at which the sweeper last finished a round of its passes."""
 
     def __init__(self, every_s: float) -> None:
         self._late_s = LATE_S + every_s
         self._last = time.monotonic()
 
     def count(self) -> None:
-        """Count a round that has ended."""
+        """Record that a round has ended."""
         metrics.SWEEPER_ROUNDS.inc()
         self._last = time.monotonic()
 
     def trouble(self) -> str | None:
-        """Return why this process must be restarted, or None if it works."""
+        """Return why this process must be restarted, or None if its rounds end in time."""
         idle_s = time.monotonic() - self._last
         return f"no round ended for {idle_s:.0f} s" if idle_s > self._late_s else None
 
 
 class _Pass:
-    """One pass of the sweeper and when it is due; logs and metrics have its name, or else that of its work."""
+    """One regular piece of work of the sweeper, and the time at which it is due.
+
+    Args:
+        work: the function that does the work.
+        every_s: the least number of seconds between two runs.
+        name: the name in logs and metrics; empty: the name of ``work``.
+    """
 
     def __init__(self, work: Callable[[], None], every_s: float, name: str = "") -> None:
         self._work, self._every_s, self._due = work, every_s, 0.0
         self._name = name or work.__name__
 
     def run_when_due(self) -> None:
-        """Run it if it is due; services that are away are waited for, defects are logged."""
+        """Run the work if it is due."""
         now = time.monotonic()
         if now >= self._due:
             self._due = now + self._every_s
             self.run()
 
     def run(self) -> None:
-        """Run it now."""
+        """Run the work now. Errors are logged and counted; no exception is raised."""
         name = self._name
         try:
             self._work()
@@ -170,12 +179,12 @@ class _Pass:
 
 
 class _PassBeside(_Pass):
-    """A pass that looks at all hypervisors, however slow they are: rounds go on meanwhile."""
+    """A pass that runs in its own thread, because it waits for hypervisors, which may be slow."""
 
     _thread: Thread | None = None
 
     def run(self) -> None:
-        """Begin to run it, unless it still runs."""
+        """Run the work in a thread, unless the last run has not ended."""
         if self._thread is None or not self._thread.is_alive():
             self._thread = Thread(target=super().run, name=self._name, daemon=True)
             self._thread.start()

@@ -1,11 +1,9 @@
-"""The Celery tasks: one per kind of job, named after it (``queue.celery_queue.task_name``), called with a job's id.
+"""The Celery tasks: one for each kind of job, named by ``queue.celery_queue.task_name``.
 
-There are two ways to consume them. Any Celery worker runs them as it runs all tasks, in a pool of its own, where a
-task lasts as long as its job: ``RunsJobs``. And our own worker hands each id to its runner where the message
-arrives: ``handing_over_to``. Celery's handling makes a request, a context, a trace and a result of each message,
-for tasks that may fail, return something or be revoked; ADR 9 has what leaving it out saves.
-
-Either way a message is a hint: whether the job runs, and what became of it, stands in its row.
+The argument of a task is the id of a job. The row of the job decides whether the job runs, and stores the result,
+so a message is only a hint. A worker of Celery's pool runs tasks with ``RunsJobs``: a task lasts as long as its
+job. This project's workers use ``handing_over_to`` instead, which passes the id to the job runner as soon as the
+message arrives. That saves Celery's work for features that jobs do not need (ADR 9).
 """
 
 from collections.abc import Callable
@@ -25,22 +23,26 @@ from bulkdeploy.queue.celery_queue import task_name
 log = structlog.get_logger(__name__)
 
 Accept = Callable[[int], None]
-"""Returns as soon as the job is in hand, so a worker's one consuming thread takes the next message while drivers
-work; blocks while too many jobs are open, so messages stay in Redis for other workers."""
+"""Takes the id of a job, and returns before the job has run.
+
+The thread that receives messages can then take the next message. The function blocks while too many jobs are open,
+so that further messages stay in Redis for other workers.
+"""
 
 LARGEST_ID = 2**63 - 1
 
 
 def register_tasks(app: Celery, run: Callable[[int], None]) -> None:
-    """Give ``app`` a task per kind of job, each of which calls ``run`` with the job's id."""
+    """Create one task for each kind of job in ``app``. Each task calls ``run`` with the job's id."""
     for kind in job_kinds():
         app.task(name=task_name(kind), ignore_result=True, shared=False)(run)
 
 
 class RunsJobs:
-    """The function of all tasks in a pool of Celery: run the job, and return when it has ended here.
+    """The function behind all tasks in a pool of Celery.
 
-    The runner is made with the first job that a process runs, for what a pool's process was forked from runs none.
+    The job runner is created with the first job, because the process from which a pool's processes are forked runs
+    no jobs.
     """
 
     def __init__(self, make_runner: Callable[[], JobRunner]) -> None:
@@ -49,7 +51,7 @@ class RunsJobs:
         self._runner: JobRunner | None = None
 
     def run(self, job_id: int) -> None:
-        """Run this job, if its row says that it may be run."""
+        """Run a job if its row permits that. Returns when the job has ended or this process has given it up."""
         with self._making:
             if self._runner is None:
                 self._runner = self._make_runner()
@@ -60,11 +62,10 @@ class RunsJobs:
 
 
 def handing_over_to(accept: Accept) -> type[Consumer]:
-    """Celery's consumer, but the id in a message is accepted where it arrives, whatever task the message names.
+    """Return a Celery consumer that passes the job id in each message to ``accept``.
 
-    Who else writes to these lists of Redis does no harm: what names no job is dropped with a line in the log, and
-    whether a job that is named may run is decided by its row. One of a later release's kind the runner leaves to a
-    worker that knows it.
+    The name of the task in the message is ignored. Messages that contain no job id are dropped with a log line, so
+    foreign writers to the queues in Redis do no harm.
     """
 
     class HandingOver(Consumer):
@@ -90,7 +91,7 @@ def _hand_over(message: Any, accept: Accept) -> None:
 
 
 def _is_id(job_id: object) -> bool:
-    """Return whether this may be a job's id; what is none is logged."""
+    """Return whether a value can be a job's id. Other values are logged."""
     if type(job_id) is int and 0 < job_id <= LARGEST_ID:
         return True
     log.warning("message_dropped", why=f"{str(job_id)[:100]!r} is no job's id")

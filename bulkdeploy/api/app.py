@@ -1,4 +1,4 @@
-"""The web applications: one path for all commands, and two paths for monitoring."""
+"""The Flask applications of an API process: one for API calls, one for monitoring requests."""
 
 import re
 
@@ -21,20 +21,29 @@ from bulkdeploy.telemetry.tracing import HEADER as TRACE
 FORM = "application/x-www-form-urlencoded"
 METHODS = ["GET", "POST"]
 HOST = re.compile(r"([A-Za-z0-9.-]{1,253}|\[[0-9A-Fa-f:.]{2,45}\])(:[1-9][0-9]{0,3}|:[1-5][0-9]{4})?", re.ASCII)
-"""What a client may call this API: a name or an address, and a port below 60000, as all that are chosen are."""
+"""The ``Host`` headers that are accepted: a name or an address, with a port below 60000 if one is given.
+
+A response contains a URL only if the request's header matches, because the URL repeats the header.
+"""
 
 FORWARDED = "X-Forwarded-Proto"
-"""How a proxy says that its client came by TLS. A client that says so only gets safer cookies."""
+"""The header in which a proxy reports the client's protocol. The value ``https`` makes cookies secure."""
 
 
 def create_app(
     system: System, *, refuse_undeclared_fields: bool = False, proxies: TrustedProxies | None = None
 ) -> Flask:
-    """Return the WSGI application. Any number of threads may serve it.
+    """Return the WSGI application that answers API calls.
 
-    Each request uses one database connection at a time, and a second one for a moment if a session is prolonged or
-    a call is counted. ``refuse_undeclared_fields`` is described in ``Dispatcher``. ``proxies`` is given if the
-    caller uses the same trusted proxies.
+    Any number of threads may call it.
+
+    A call uses one database connection at a time. While a session is prolonged or a call is counted, it uses a
+    second connection.
+
+    Args:
+        system: the services that the calls use.
+        refuse_undeclared_fields: see ``Dispatcher``.
+        proxies: the trusted proxies; without them, the application creates its own object.
     """
     app = Flask(__name__, static_folder=None)
     app.config["MAX_CONTENT_LENGTH"] = MOST_BODY_BYTES
@@ -77,7 +86,7 @@ def create_app(
 
 
 def create_monitoring_app(system: System) -> Flask:
-    """Create the application that answers monitoring requests: ``/health/ready`` and ``/metrics``."""
+    """Return the WSGI application that answers ``/health/ready`` and ``/metrics``."""
     app = Flask(__name__, static_folder=None)
     add_health(app, system)
     add_metrics(app, system)

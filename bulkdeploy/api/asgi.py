@@ -1,7 +1,7 @@
-"""The bridge from the event loop to threads. A call uses a thread only after its request has arrived completely.
+"""The ASGI application of an API process, which runs the WSGI applications (Flask) in threads.
 
-The application behind it is WSGI (Flask). Monitoring has threads of its own, and is told
-that it lives without any.
+A call gets a thread only after its request has arrived completely, so slow clients use no threads. Monitoring
+requests have their own threads. The event loop answers ``/health/live`` itself, without a thread.
 """
 
 import asyncio
@@ -25,23 +25,29 @@ Consoles: TypeAlias = Callable[[WebSocketScope, ASGIReceiveCallable, ASGISendCal
 LIVE, READY = "/health/live", "/health/ready"
 MONITORING = ("/health/", "/metrics")
 MOST_HELD_BYTES = 64 * 1024 * 1024
-"""Bytes of bodies that one process holds at once; further calls are refused and may be repeated."""
+"""The most bytes of request bodies that one process has in memory. Further calls get status 503."""
 
 
 PASSWORDS = ("password", "currentpassword")
-"""Parameters whose values are hashed."""
+"""The names of parameters whose values are passwords, which the API hashes or checks."""
 
 OF_THE_CONNECTION = frozenset({b"connection", b"content-length", b"expect", b"upgrade"})
-"""Headers that were heeded before; the web framework would refuse who offers to speak another protocol."""
+"""Headers that the HTTP protocol has already handled, and that are not passed to Flask.
+
+Flask would reject requests that offer another protocol.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Applications:
-    """The applications of a process: ``monitoring`` below the paths of MONITORING, ``calls`` everywhere else.
+    """The applications of a process.
 
     Attributes:
-        is_proxy: whether an address is known as that of a trusted proxy; asked by the event loop.
-        consoles: makes what serves websockets, which the protocol lets through for consoles of guests only.
+        calls: answers all requests except those for monitoring.
+        monitoring: answers the requests whose path begins with one of MONITORING.
+        is_proxy: returns whether an address is that of a trusted proxy; the event loop calls this function.
+        consoles: creates the application that serves websockets, which are the consoles of guests; None if the
+            process serves no consoles.
     """
 
     calls: Wsgi
@@ -70,11 +76,13 @@ OVERLOADED = _plain(503, b"503 Service Unavailable\n")
 
 
 class ThreadedApplication:
-    """An ASGI application over WSGI applications, created in the process that serves it.
+    """The ASGI application that runs the WSGI applications, created in the process that serves it.
 
     Args:
-        threads: calls that are answered at once.
-        monitoring_port: where ``monitoring`` is, and nothing else; None: beside the calls.
+        applications: the WSGI applications.
+        threads: the number of calls that can be answered at the same time.
+        monitoring_port: the port on which only monitoring requests are answered; None if monitoring requests come
+            on the same port as calls.
     """
 
     def __init__(self, applications: Applications, threads: int, monitoring_port: int | None = None) -> None:
@@ -87,11 +95,14 @@ class ThreadedApplication:
         self._ending = False
 
     def end(self) -> None:
-        """Report this process as not ready, and close each connection after one more answer."""
+        """Prepare the end of the process.
+
+        From now on, the readiness check answers 503, and each connection is closed after its next response.
+        """
         self._ending = True
 
     async def __call__(self, scope: Scope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Answer one HTTP request or serve one console."""
+        """Answer one HTTP request, or serve one console until it ends."""
         if scope["type"] == "websocket" and self._consoles is not None:
             await self._consoles(scope, receive, send)
         if scope["type"] != "http":
@@ -141,17 +152,17 @@ class ThreadedApplication:
 def _has_password(*encoded: bytes) -> bool:
     """Return whether a call contains a password, which must be hashed or checked.
 
-    Hashing needs time and much memory, so such calls have threads of their own and other calls do not wait for
-    them.
+    Hashing needs much time and memory, so calls with passwords have their own threads, and other calls do not wait
+    for them. False for a request with too many parameters, which will be rejected anyway.
     """
     if sum(text.count(b"&") for text in encoded) >= MOST_PARAMETERS:
-        return False  # it will be refused for that
+        return False  # such a request will be rejected
     names = (piece.partition(b"=")[0] for text in encoded for piece in text.split(b"&"))
     return any(unquote_plus(name.decode("latin-1")).lower() in PASSWORDS for name in names)
 
 
 def _run(application: Wsgi, environ: Environ) -> _Answer:
-    """Call a WSGI application, in a thread."""
+    """Call a WSGI application in the current thread, and return its complete response."""
     begun: list[_Answer] = []
 
     def start_response(status: str, headers: list[tuple[str, str]], exc_info: object = None) -> None:

@@ -1,8 +1,8 @@
-"""The authentication of callers by signature or session. Errors do not tell which part was wrong.
+"""The authentication of callers by signature or by session.
 
-The order is CloudStack's (cloudstack-protocol.md 2.1): a caller with a valid key learns that a command is
-not available to him before the signature is compared. A request with a key and a signature is
-judged by them, whatever cookies come with it.
+Error messages do not tell whether the key, the signature, the session or the user was wrong. A caller with a valid
+key who may not use a command gets CommandNotAvailable even if the signature is wrong, as in CloudStack
+(cloudstack-protocol.md 2.1). If a request has a key and a signature, its cookies are ignored.
 """
 
 import re
@@ -30,10 +30,13 @@ EXPIRES = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d{1,9})?(Z|[+-]\d\d:?\d
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """An authenticated caller, with data about the account that was read together with the caller.
+    """An authenticated caller, with the data that was read together with the caller.
 
-    ``due_token`` is the token of the caller's session if the session must be prolonged. ``found`` is described in
-    ``Call``.
+    Attributes:
+        caller: the authenticated user.
+        guards: the rules of the caller's account for calls, such as allowed source addresses.
+        due_token: the token of the caller's session if the session must be prolonged now, otherwise None.
+        found: the rows that the command reads together with the caller; see ``Call``.
     """
 
     caller: Caller
@@ -55,11 +58,12 @@ def by_signature(
 ) -> Identity:
     """Return the user whose secret key signed the request.
 
-    If timestamps are enforced, the signature of a request that changes something must expire soon.
+    If the setting for timestamps is on, the signature of a command that changes state must expire soon.
 
     Raises:
-        CredentialsRefused: key, signature, expiry or source is not good, or user or account not enabled.
-        CommandNotAvailable: the user may not use the command, whatever the signature.
+        CredentialsRefused: the key or the signature is wrong, the signature has expired or expires too late, the
+            source address is not allowed, or the user or the account is disabled.
+        CommandNotAvailable: the user may not use the command; raised even if the signature is wrong.
     """
     api_key, signature = request.in_any_case("apikey"), request.in_any_case("signature")
     if not api_key or not signature or not PLAUSIBLE_KEY.fullmatch(api_key) or _is_expired(request):
@@ -78,9 +82,9 @@ def by_signature(
 def _holder(
     connection: Connection, request: WireRequest, command: Command, api_key: str
 ) -> tuple[KeyHolder | None, Mapping[str, Any]]:
-    """Return the holder of an API key, with the rows that the command reads in the same statement.
+    """Return the user with an API key, and the rows that the command reads in the same SQL statement.
 
-    Most commands read no such rows; then the mapping is empty.
+    The user is None if no user has the key. The mapping is empty for most commands, which read no such rows.
     """
     found = None
     if command.find_with_caller is not None:
@@ -89,12 +93,12 @@ def _holder(
 
 
 def by_session(connection: Connection, request: WireRequest) -> Identity:
-    """Return the user of the session that the request's cookies and session key show.
+    """Return the user of the session that the request's cookie and session key belong to.
 
     Raises:
-        CredentialsRefused: there is no such session, or it may not be used from there.
-        SessionRefused: the session key is missing or wrong, or user or account no longer enabled; the
-            session should end.
+        CredentialsRefused: the cookie names no session, or the session may not be used from the request's address.
+        SessionRefused: the session key is missing or wrong, or the user or the account is disabled. The caller of
+            this function deletes the session.
     """
     token = sessions.token_of(request)
     session = None if token is None else session_by_token(connection, token)

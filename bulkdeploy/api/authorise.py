@@ -1,4 +1,4 @@
-"""The check whether a caller may use an API at all. Handlers check which objects the caller may use it on."""
+"""The check whether a caller may use a command. Command handlers check which objects the caller may use."""
 
 import json
 
@@ -30,6 +30,9 @@ def unknown_command(caller: Caller, name: str) -> UnknownCommand | CommandNotAva
 
 
 def _shown(owner: Owner) -> str:
-    """Return an account in CloudStack's form for this text. Cluster API's provider searches for its first word."""
+    """Return an account as CloudStack writes it in this error text.
+
+    Cluster API's provider searches the text for the word ``Account``.
+    """
     named = json.dumps({"accountName": owner.account_name, "uuid": str(owner.account_uuid)}, ensure_ascii=False)
     return f"Account [{named}]"

@@ -1,8 +1,8 @@
-"""Bounds of connections per client address and in all. At a bound, a waiting connection is closed for a new one.
+"""The limits on open connections: for each client address, and for the whole process.
 
-A connection either waits for a request (or for the rest of one), or its call is being answered. Who waits makes
-room for who comes: the newest connection is the one most likely to send a request now. So somebody who holds as
-many connections as it can keeps no other client out, not even others behind the same address.
+When a limit is exceeded, the connection that has waited longest for a request is closed. A connection whose call is
+being answered is never closed. So a client that keeps many idle connections open cannot lock out other clients,
+even if they share its address.
 """
 
 from asyncio import AbstractEventLoop
@@ -13,12 +13,15 @@ from typing import Protocol
 from bulkdeploy.domain.networks.source_networks import source_of
 
 EVICTION_DELAY_S = 0.2
-"""No connection is closed before it has been open for so long: the loop accepts all that come before it reads what
-the first of them said. Who wants to be answered has sent its request by then, and is not among those that wait."""
+"""The seconds for which a new connection is never closed.
+
+The event loop accepts all new connections before it reads their first bytes. A client that wants an answer has sent
+its request within this time, so its connection does not count as waiting.
+"""
 
 
 class Connection(Hashable, Protocol):
-    """A connection that is counted."""
+    """A connection that is counted by ``Connections``."""
 
     def evict(self) -> None:
         """Close the connection without an answer."""
@@ -26,7 +29,15 @@ class Connection(Hashable, Protocol):
 
 @dataclass(slots=True)
 class _Group:
-    """Connections that share a limit. Waiting connections are in the order in which they began to wait."""
+    """Connections that share a limit.
+
+    Attributes:
+        bound: the most connections that the group may have.
+        count: the number of its open connections.
+        new: the waiting connections that have had no request yet, in the order in which they began to wait, with
+            the time.
+        kept: the waiting connections that have had a request, in the same form.
+    """
 
     bound: int
     count: int = 0
@@ -41,9 +52,9 @@ class _Group:
         self.kept.pop(connection, None)
 
     def longest_waiting(self, before: float) -> Connection | None:
-        """Return the connection that has waited longest since before ``before``, or None.
+        """Return the connection that has waited longest, if it began to wait before the time ``before``.
 
-        Connections that have not sent a complete request yet come first.
+        Connections that have had no request yet are preferred. None if no connection has waited since that time.
         """
         for waiting in (self.new, self.kept):
             connection = next(iter(waiting), None)
@@ -57,12 +68,14 @@ class _Group:
 
 
 class Connections:
-    """The connections of one process. Only the event loop of the process may use it.
+    """The open connections of one process.
+
+    Only the event loop of the process may use the object.
 
     Args:
-        most: bound of all together.
-        most_per_address: bound of those from one address.
-        is_proxy: whether an address is that of a trusted proxy, which has no bound of its own.
+        most: the most connections of the process.
+        most_per_address: the most connections from one client address.
+        is_proxy: returns whether an address is that of a trusted proxy; such an address has no limit of its own.
         loop: the event loop.
     """
 
@@ -95,15 +108,15 @@ class Connections:
     def waits(self, connection: Connection, *, kept: bool = True) -> None:
         """Record that a connection waits for a request.
 
-        ``kept`` is True if the connection has had a request before.
+        ``kept`` is True if the connection has already had a request.
         """
         for group in self._groups.get(connection, ()):
             group.add_waiting(connection, self._loop.time(), kept=kept)
 
     def works(self, connection: Connection) -> bool:
-        """Note that the request of a connection is whole.
+        """Record that a connection's request has arrived completely and is being answered.
 
-        Return False if as many connections as allowed are already being answered.
+        Returns False if the request must be rejected because too many requests are already being answered.
         """
         groups = self._groups.get(connection, ())
         for group in groups:
@@ -111,7 +124,7 @@ class Connections:
         return all(group.working <= group.bound for group in groups)
 
     def closed(self, connection: Connection) -> None:
-        """Note that a connection is closed. A second note about the same connection changes nothing."""
+        """Record that a connection is closed. A second call for the same connection has no effect."""
         for group in self._groups.pop(connection, ()):
             group.remove_waiting(connection)
             group.count -= 1
@@ -125,7 +138,10 @@ class Connections:
             self._loop.call_later(EVICTION_DELAY_S, self._evict, group)
 
     def _evict(self, group: _Group) -> None:
-        """Close connections that have waited, once the loop has read their input: in two rounds."""
+        """Close waiting connections of a full group after two more rounds of the event loop.
+
+        By then, the event loop has read the input of connections that have just sent a request.
+        """
         before = self._loop.time() - EVICTION_DELAY_S
         self._loop.call_soon(self._loop.call_soon, self._put_out, group, before)
 

@@ -1,4 +1,4 @@
-"""The commands as OpenAPI 3.1. Anyone may read it, because it contains only public documentation."""
+"""The OpenAPI 3.1 description of all commands. Callers need no credentials to read it."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -15,7 +15,7 @@ DESCRIPTION = "/client/api/openapi.json"
 
 
 def add_description(app: Flask, commands: Mapping[str, Command]) -> None:
-    """Serve the OpenAPI description, which is created at the first request for it."""
+    """Add the path that returns the OpenAPI description. The description is created at the first request."""
 
     @cache
     def description() -> bytes:

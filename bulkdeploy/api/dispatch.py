@@ -1,7 +1,7 @@
-"""The processing of a call: find the command, authenticate, authorise, bind, handle, render.
+"""The processing of an API call, from request to response (one file: the steps share the call's state).
 
-What all commands share happens here, once; each part is a module of its own. Nothing here knows
-the web framework.
+The steps are: find the command, authenticate the caller, check permissions, convert the parameters, run the
+handler, render the result. Other modules implement the steps. This module does not depend on Flask.
 """
 
 import time
@@ -60,7 +60,7 @@ SERVER_ERROR = 500
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """A command with all objects that are derived from its declaration once."""
+    """A command with the objects that are created once from its declaration."""
 
     command: Command
     binder: Binder
@@ -69,7 +69,13 @@ class Endpoint:
 
 @dataclass(slots=True)
 class Progress:
-    """The state of a call, for its response and its log line."""
+    """The state of a call, for its error response and its log line.
+
+    Attributes:
+        request: the request.
+        endpoint: the requested command; None if the command does not exist.
+        caller: the authenticated caller; None until the caller is known.
+    """
 
     request: WireRequest
     endpoint: Endpoint | None
@@ -77,11 +83,15 @@ class Progress:
 
 
 class Dispatcher:
-    """The dispatcher, which answers API requests. One object serves all threads of a process.
+    """The object that answers API calls.
+
+    One object serves all threads of a process.
 
     Args:
-        refuse_undeclared_fields: answer 530 where a handler returns a field that its command does not
-            declare; tests want that, clients do not.
+        system: the services that handlers use.
+        commands: the commands by name.
+        refuse_undeclared_fields: answer with status 530 if a handler returns a field that its command does not
+            declare; only tests set this.
     """
 
     def __init__(
@@ -95,7 +105,7 @@ class Dispatcher:
         self._decrypt: Callable[[bytes], str] = lru_cache(MOST_CACHED_SECRETS)(system.cipher.decrypt)
 
     def answer(self, request: WireRequest) -> WireAnswer:
-        """Return the answer to a request, whatever happens."""
+        """Return the response to a request. Errors, including unexpected exceptions, become error responses."""
         started = time.perf_counter()
         progress = Progress(request, self._endpoint(request.command or ""))
         name = "unknown command" if progress.endpoint is None else progress.endpoint.command.name
@@ -112,11 +122,11 @@ class Dispatcher:
             return self._answer(progress)
         except BulkDeployError as error:
             return self.refuse(progress.request, error, progress)
-        except Exception as error:  # noqa: BLE001 - the edge: whatever is left becomes one answer and one log entry
+        except Exception as error:  # noqa: BLE001 - every other exception becomes an error response and a log entry
             return self.refuse(progress.request, _known(error, progress.request), progress)
 
     def _tell(self, progress: Progress, answered: WireAnswer, seconds: float) -> None:
-        """Count a call in the metrics, and write its log line."""
+        """Update the metrics of calls, and write the log line of a call."""
         request = progress.request
         metrics.CALLS.labels("unknown" if progress.endpoint is None else request.command, answered.status).inc()
         metrics.CALL_SECONDS.observe(seconds)
@@ -130,7 +140,10 @@ class Dispatcher:
         )
 
     def refuse(self, request: WireRequest, error: BulkDeployError, progress: Progress | None = None) -> WireAnswer:
-        """Return the answer to a request that failed."""
+        """Return the error response for a request that failed with ``error``.
+
+        ``progress`` is the state of the call when it failed; None if the request never became a call.
+        """
         caller = None if progress is None else progress.caller
         endpoint = None if progress is None else progress.endpoint
         unavailable = isinstance(error, CommandNotAvailable | UnknownCommand)
@@ -147,7 +160,8 @@ class Dispatcher:
     def _endpoint(self, name: str) -> Endpoint | None:
         """Return the endpoint of a command, or None if the command does not exist.
 
-        It is created at its first call, because creating all would double the start time. Two threads may do it.
+        An endpoint is created at the first call of its command, because creating all of them would double the start
+        time. If two threads create the same endpoint, both objects are equivalent.
         """
         endpoint = self._endpoints.get(name)
         if endpoint is None and (command := self._commands.get(name)) is not None:
@@ -189,7 +203,12 @@ class Dispatcher:
         return _rendered(endpoint, request, result, caller, warning=warning)
 
     def _commit(self, handler: Callable[[Connection], Any]) -> Any:
-        """Run the handler in a transaction, and return its result after the commit."""
+        """Run the handler in a transaction, and return its result after the commit.
+
+        Raises:
+            BulkDeployError: the handler returned the error instead of raising it, so that its changes are
+                committed.
+        """
         result = run_transaction(self._system.engine, lambda connection: whole(handler(connection)))
         if isinstance(result, BulkDeployError):
             raise result
@@ -220,7 +239,7 @@ class Dispatcher:
                 write(connection, token)
 
     def _answer_open(self, request: WireRequest, endpoint: Endpoint) -> WireAnswer:
-        """Return the answer of a command that needs no credentials."""
+        """Return the response to a command that needs no credentials, such as login."""
         command = endpoint.command
         if command.post_only and request.method != "POST":
             raise LoginByGet
@@ -236,7 +255,7 @@ class Dispatcher:
 
 
 def _facts(request: WireRequest) -> dict[str, Value]:
-    """Return the attributes of a call's span. They contain no parameters, which may be secrets."""
+    """Return the attributes of a call's span. Parameters are left out, because they may contain secrets."""
     return {
         "http.request.method": request.method,
         "url.path": "/client/api",
@@ -246,10 +265,12 @@ def _facts(request: WireRequest) -> dict[str, Value]:
 
 
 def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpoint) -> str | None:
-    """Return a warning about parameters that the command does not have, or None if there are none (ADR 17).
+    """Return a warning about parameters that the command does not have, or None if there are none.
+
+    ADR 17 explains the warning.
 
     Raises:
-        UnknownParameters: the setting wants such calls refused.
+        UnknownParameters: there are such parameters, and the setting UNKNOWN_REFUSED is on.
     """
     unknown = endpoint.binder.unknown(request.parameters)
     if not unknown:
@@ -262,7 +283,7 @@ def _check_unknown(connection: Connection, request: WireRequest, endpoint: Endpo
 
 
 def _handler(call: Call | OpenCall) -> Callable[[Connection], Any]:
-    """Run the command's preparation, and return its handler as a function of the connection."""
+    """Run the command's ``prepare`` function, and return its handler as a function of the connection."""
     command = call.command
     prepared = () if command.prepare is None else (command.prepare(call),)
     return lambda connection: command.handler(replace(call, connection=connection), *prepared)
@@ -292,7 +313,7 @@ def _opened(result: Any) -> tuple[Any, tuple[Cookie, ...]]:
 
 
 def _known(error: Exception, request: WireRequest) -> BulkDeployError:
-    """Log an unexpected exception, and return the declared error for it."""
+    """Log an unexpected exception, and return the error that the caller gets instead."""
     if is_unreachable(error):
         log.error("database_unreachable", command=request.command, reason=str(error.__cause__ or error))
         return DatabaseUnreachable(unavailability(error))

@@ -1,7 +1,7 @@
-"""The rendering of handlers' results: only declared fields, each in its declared type.
+"""The rendering of handlers' results as responses with only the declared fields (one file: one format).
 
-Rendering is planned once per object and role; a row then costs one pass over its declared fields.
-Values that are None are left out, as CloudStack does (cloudstack-protocol.md 1.3).
+The steps for rendering an object are prepared once per command and role, so that rendering many rows is fast.
+Fields whose value is None are left out, as in CloudStack (cloudstack-protocol.md 1.3).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -36,7 +36,7 @@ SECURITY_HEADERS: Mapping[str, str] = {
 ETAG_BYTES = 16
 
 REFUSED_ENVELOPE = "errorresponse"
-"""Of refusals that belong to no command."""
+"""The key of error responses that belong to no known command."""
 
 T = TypeVar("T")
 Row: TypeAlias = Mapping[str, Any]
@@ -45,11 +45,11 @@ Render: TypeAlias = Callable[[Row], Content]
 
 
 class UndeclaredField(Exception):
-    """A handler answers a field that its command does not declare."""
+    """A handler returned a field that its command does not declare."""
 
 
 class Renderer:
-    """The renderer of one command's responses for every role, created once per command."""
+    """The renderer of one command's responses for all roles, created once per command."""
 
     def __init__(self, command: Command, *, refuse_undeclared_fields: bool = False) -> None:
         self._shape = command.shape
@@ -62,10 +62,14 @@ class Renderer:
     def content(
         self, result: Any, role: RoleType | None, *, json: bool = False, warning: str | None = None
     ) -> Content:
-        """Return the content of the envelope for a handler's result.
+        """Return the content of the response envelope for a handler's result.
 
-        If ``json`` is set, lists are JSON texts already. ``warning`` is a field of the returned object, or of the
-        first object of a list, because no client accepts another key beside it.
+        Args:
+            result: the handler's result.
+            role: the caller's role; None without credentials.
+            json: whether the response is JSON; lists are then returned as finished JSON texts.
+            warning: a text that is added to the returned object, or to the first object of a list, because clients
+                accept no other key beside the list.
         """
         reported: Content = {} if warning is None else {WARNING.name: warning}
         if isinstance(result, Instead):
@@ -84,9 +88,9 @@ class Renderer:
                 return {**_job(result), **reported}
 
     def _list(self, page: Page, role: RoleType | None, reported: Content, *, json: bool) -> Content:
-        """Return the content for a list.
+        """Return the content of the envelope for a list.
 
-        An empty list is an empty object; a page past the end has a count and no rows.
+        An empty list gives an empty object. A page after the last row gives the count without rows.
         """
         if page.count == 0:
             return {}
@@ -101,7 +105,10 @@ class Renderer:
         return {"count": page.count, self._key: _json_array(rows) if json else list(rows)}
 
     def _made(self, page: Page, texts: Iterator[str], role: RoleType | None, reported: Content) -> orjson.Fragment:
-        """Return rows that are JSON texts already, as a JSON array."""
+        """Return rows that the database returned as JSON texts as one JSON array.
+
+        In strict mode, the first row is checked for undeclared fields.
+        """
         for row in islice(page.rows, 1) if self._strict else ():
             self._by_role[role](row)
         if reported:
@@ -113,12 +120,15 @@ class Renderer:
 
 
 def _with(text: str, more: Content) -> str:
-    """Return the JSON object ``text`` with additional fields, which it must not contain yet."""
+    """Return the JSON object ``text`` with the additional fields ``more``, which ``text`` must not contain."""
     return text[:-1] + "," * (len(text) > len("{}")) + orjson.dumps(more)[1:].decode()
 
 
 def _json_array(rows: Iterator[Content]) -> orjson.Fragment:
-    """Return the rows as a JSON array, written part by part: a long list is never there as objects all at once."""
+    """Return the rows as one JSON array.
+
+    The rows are converted in parts, so that a long list is never in memory as Python objects all at once.
+    """
     parts = []
     while part := list(islice(rows, ROWS_AT_ONCE)):
         parts.append(orjson.dumps(part)[1:-1])
@@ -130,13 +140,13 @@ def _array(parts: Iterable[bytes]) -> orjson.Fragment:
 
 
 class _ByRole(dict[RoleType | None, T]):
-    """Values by role, created at their first use. The role None stands for a caller without credentials."""
+    """Values by role, each created when it is first used. The role None is a caller without credentials."""
 
     def __init__(self, make: Callable[[RoleType | None], T]) -> None:
         self._make = make
 
     def __missing__(self, role: RoleType | None) -> T:
-        """Create the value of a role. If two threads do this at the same time, both values are equivalent."""
+        """Create and return the value of a role. If two threads do so at once, both values are equivalent."""
         made = self[role] = self._make(role)
         return made
 
@@ -146,7 +156,10 @@ def _fields(response: Response | None) -> tuple[Field, ...]:
 
 
 def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
-    """Return the fields that a role may see, also inside nested objects, with the columns that the role gets."""
+    """Return the fields that a role may see, including those inside nested objects.
+
+    Each returned field reads the column that this role may see.
+    """
     return tuple(
         replace(field, column=_column(field, role), fields=_seen(field.fields, role))
         if field.fields or field.public_column
@@ -157,7 +170,7 @@ def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
 
 
 def _column(field: Field, role: RoleType | None) -> str:
-    """Return the name under which objects hold the value of a field that a role sees."""
+    """Return the key under which a row has the value of a field for callers with this role."""
     public = "" if role is RoleType.ADMIN else field.public_column
     return public or field.column or field.name
 
@@ -167,9 +180,9 @@ def _sees(role: RoleType | None, field: Field) -> bool:
 
 
 def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False) -> Render:
-    """Return a function that renders one object with these fields for a role.
+    """Return a function that renders one row with these fields for a role.
 
-    If ``strict`` is set, the function rejects objects with undeclared fields.
+    If ``strict`` is set, the function raises UndeclaredField for rows with other fields.
     """
     declared = tuple(fields)
     names = frozenset(name for field in declared for name in (field.name, field.column, field.public_column))
@@ -197,7 +210,11 @@ def plan(fields: Iterable[Field], role: RoleType | None, *, strict: bool = False
 def answer(
     key: str, content: Content, *, json: bool, cookies: tuple[Cookie, ...] = (), tagged: bool = False
 ) -> WireAnswer:
-    """Return a successful response. With ``tagged``, the response has an entity tag for clients that poll."""
+    """Return a successful response.
+
+    If ``tagged`` is set, the response has an entity tag, so that clients that poll need not read the same body
+    twice.
+    """
     content_type, body = _body(key, content, json=json)
     etag = blake2b(body, digest_size=ETAG_BYTES).hexdigest() if tagged else ""
     return WireAnswer(200, content_type, body, SECURITY_HEADERS, cookies, etag)
@@ -206,7 +223,12 @@ def answer(
 def refusal(
     key: str, content: Content, *, json: bool, headers: Mapping[str, str], cookies: tuple[Cookie, ...] = ()
 ) -> WireAnswer:
-    """Return the response for an error. Its status is ``errorcode``, and its text is also in a header."""
+    """Return an error response.
+
+    Its HTTP status is the content's ``errorcode``.
+
+    Its header ``X-Description`` has the error text too.
+    """
     all_headers = {**SECURITY_HEADERS, **headers, "X-Description": _header_text(content["errortext"])}
     return WireAnswer(content["errorcode"], *_body(key, content, json=json), all_headers, cookies)
 
@@ -221,7 +243,10 @@ LONGEST_HEADER = 1000
 
 
 def _header_text(text: str) -> str:
-    """Return a text in the form of a header: printable ASCII on one line."""
+    """Return a text as a header value: at most LONGEST_HEADER characters, all printable ASCII.
+
+    Other characters become question marks.
+    """
     return "".join(character if " " <= character <= "~" else "?" for character in text[:LONGEST_HEADER])
 
 
@@ -241,7 +266,10 @@ def _converter(field: Field, role: RoleType | None, *, strict: bool) -> Callable
 
 
 def _text(value: Any) -> str | UUID:
-    """Return the value of a JSON string. UUIDs are returned unchanged, because the writers convert them faster."""
+    """Return a value as a JSON string.
+
+    UUIDs are returned unchanged, because the JSON writer converts them faster.
+    """
     if type(value) is str or type(value) is UUID:
         return value
     if isinstance(value, str):

@@ -1,10 +1,7 @@
-"""The table of errors: which HTTP status and ``cserrorcode`` each cause has when a call is refused.
+"""The HTTP status and ``cserrorcode`` of each error class when a call fails (cloudstack-protocol.md 1.6 and 1.7).
 
-The ``errorcode`` in the result of a job that failed stands in ``provisioning/outcome.py``: a job ends where nobody
-waits for an HTTP status. The client names those statuses that it tells apart itself.
-
-Source: cloudstack-protocol.md 1.6 and 1.7. Code 9999 is CloudStack's for errors that its API layer
-raises itself.
+The ``errorcode`` of a failed job is in ``provisioning/outcome.py``. Code 9999 is CloudStack's code for errors of
+its API layer.
 """
 
 from collections.abc import Mapping
@@ -25,12 +22,15 @@ NEUTRAL_TEXTS: Mapping[int, str] = {
     534: "A resource that this request needs is unavailable at the moment: try again later, or contact your system"
     " administrator",
 }
-"""Texts for callers below root admin, by status. Other hidden statuses have NEUTRAL_TEXT."""
+"""Error texts by HTTP status for callers who are not root admins.
+
+The other statuses in HIDDEN_STATUSES have the text NEUTRAL_TEXT.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The numbers of an error on the wire; ``cserrorcode`` is None if the answer has none."""
+    """The HTTP status and the ``cserrorcode`` of an error; None if the response has no ``cserrorcode``."""
 
     status: int
     cserrorcode: int | None = RAISED_BY_THE_API
@@ -84,15 +84,15 @@ TABLE: Mapping[type[errors.BulkDeployError], Numbers] = {
 
 
 def numbers_of(error: errors.BulkDeployError) -> Numbers:
-    """Return the table row of an error's class, or of its nearest ancestor that has a row."""
+    """Return the entry of TABLE for the error's class, or for its nearest base class that has an entry."""
     return next(TABLE[kind] for kind in type(error).__mro__ if kind in TABLE)
 
 
 def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
-    """Return the text of an error for the caller.
+    """Return the error text that the caller gets.
 
-    A caller who is not a root admin reads a neutral text for capacity, unavailability and failures, unless the API
-    layer raised the error itself. The text names no host, pool or number of the inside.
+    A caller who is not a root admin gets a neutral text for errors about capacity, unavailability and failures, so
+    that the text names no host or pool. Errors of the API layer itself (code 9999) keep their text.
     """
     numbers = numbers_of(error)
     inside = numbers.status in HIDDEN_STATUSES and numbers.cserrorcode != RAISED_BY_THE_API
@@ -102,7 +102,7 @@ def text_of(error: errors.BulkDeployError, caller: Caller | None) -> str:
 
 
 def error_content(error: errors.BulkDeployError, caller: Caller | None) -> dict[str, Any]:
-    """Return the object of an error answer (cloudstack-protocol.md 1.6)."""
+    """Return the content of an error response (cloudstack-protocol.md 1.6)."""
     numbers = numbers_of(error)
     content: dict[str, Any] = {"uuidList": [], "errorcode": numbers.status}
     if numbers.cserrorcode is not None:

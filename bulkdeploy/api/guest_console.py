@@ -1,9 +1,9 @@
 """Consoles of guests over websockets, which carry the guest's screen and the user's input.
 
-The event loop carries the bytes: a console that is looked at for hours holds no thread of the API. The token of
-createConsoleEndpoint is checked before the connection becomes a websocket; without a valid one the answer is 403. A
-VNC client then finds a server without password, since the driver has gone through the host's. Open consoles are
-checked again every CHECK_SECONDS, and closed once their users may not see them any more.
+The event loop copies the bytes, so an open console uses no thread. The token from createConsoleEndpoint is checked
+before the connection becomes a websocket; without a valid token the response is 403. VNC clients need no password,
+because the driver has already logged in to the host's VNC server. Every CHECK_SECONDS the open consoles are
+checked, and a console whose user may not see it any more is closed.
 """
 
 import asyncio
@@ -34,16 +34,19 @@ log = structlog.get_logger(__name__)
 
 PATH = "/client/console"
 MOST_CONSOLES, MOST_CONSOLES_OF_A_USER = 200, 40
-"""Open consoles of one process, and those of one user among them; each has two sockets."""
+"""The most open consoles of one process, and of one user in one process. A console uses two sockets."""
 
 CHECK_SECONDS = 2.0
-"""Pause between two checks of whether the users of open consoles may still see them."""
+"""The seconds between two checks whether the users of open consoles may still see them."""
 
 OPENING_THREADS = 4
 CHUNK_BYTES = 64 * 1024
 REFUSED, BUSY, FORBIDDEN, UNAVAILABLE = 1008, 1013, 403, 503
-"""The codes that close a websocket (RFC 6455, section 7.4), policy violation and try again later; then the HTTP
-statuses that reject a connection before it becomes a websocket."""
+"""Codes that close a websocket (RFC 6455, section 7.4), and HTTP statuses.
+
+REFUSED is "policy violation", BUSY is "try again later". FORBIDDEN and UNAVAILABLE are the statuses with which a
+connection is rejected before it becomes a websocket.
+"""
 
 MOST_REASON_BYTES = 123
 RFB_VERSION = b"RFB 003.008\n"
@@ -61,7 +64,7 @@ class GuestConsoles:
         self._checking: asyncio.Task[None] | None = None
 
     async def __call__(self, scope: WebSocketScope, receive: ASGIReceiveCallable, send: ASGISendCallable) -> None:
-        """Serve one console until either side ends it or its user may not see it any more."""
+        """Serve one console until one side closes it or the user may not see it any more."""
         await receive()
         given = parse_qs(scope["query_string"].decode("latin-1"))
         token, extra = (given.get(name, [""])[0] for name in ("token", "extra"))
@@ -89,14 +92,14 @@ class GuestConsoles:
             await asyncio.wait([task])
         finally:
             del self._open[task]
-            task.cancel()  # if the process ends; a finished task stays as it is
+            task.cancel()  # matters if the process ends; cancelling a finished task has no effect
         if task.cancelled():
             await _close(send, REFUSED, "the user may not see this console any more")
         else:
             task.result()
 
     def _problem(self, console: Console) -> str | None:
-        """Return why no more consoles can be opened, or None if one can."""
+        """Return why the user can open no more consoles in this process, or None if another one is allowed."""
         if len(self._open) >= MOST_CONSOLES:
             return f"{MOST_CONSOLES} consoles are open in this process"
         mine = sum(other.user_uuid == console.user_uuid for other in self._open.values())
@@ -120,11 +123,13 @@ class GuestConsoles:
             log.info("console_closed", **names)
 
     def _console_of(self, token: str, extra: str) -> Console | ConsoleRefused:
-        """Return the console of a token, or why it cannot be shown; in a thread.
+        """Return the console that a token belongs to, or the reason why the console cannot be shown.
+
+        The function reads the database, so it runs in a thread.
 
         Raises:
-            UnknownConsoleToken: the caller has no valid token.
-            DatabaseUnreachable: the token cannot be checked now.
+            UnknownConsoleToken: the token is not valid.
+            DatabaseUnreachable: the database cannot be reached to check the token.
         """
         try:
             found = run_transaction(self._system.engine, lambda connection: console_of(connection, token, extra))
@@ -137,9 +142,11 @@ class GuestConsoles:
         return found
 
     async def _check_open(self) -> None:
-        """Close open consoles whose users may not see them any more. Returns when no console is open.
+        """Close open consoles whose users may not see them any more.
 
-        While the database cannot be read, consoles stay open, because no user can be disabled meanwhile.
+        Returns when no console is open.
+
+        While the database cannot be reached, consoles stay open, because no permission can change meanwhile.
         """
         loop = asyncio.get_running_loop()
         try:
@@ -171,7 +178,7 @@ def _log_refusal(scope: WebSocketScope, error: Exception) -> None:
 
 
 async def _reject(send: ASGISendCallable, status: int, reason: str) -> None:
-    """Reject a request for a websocket with an HTTP response. The connection ends with the response."""
+    """Reject a websocket request with an HTTP response, which also ends the connection."""
     body = f"{reason}\n".encode()
     headers = [(b"content-type", b"text/plain; charset=utf-8"), (b"content-length", str(len(body)).encode())]
     await send({"type": "websocket.http.response.start", "status": status, "headers": headers})
@@ -181,7 +188,10 @@ async def _reject(send: ASGISendCallable, status: int, reason: str) -> None:
 async def _carry(
     kind: ConsoleKind, connected: socket.socket, receive: ASGIReceiveCallable, send: ASGISendCallable
 ) -> None:
-    """Copy bytes between the client and the guest in both directions until one side closes the connection."""
+    """Copy bytes between the client and the guest in both directions until one side closes the connection.
+
+    A VNC client is first greeted like by a server without a password.
+    """
     connected.setblocking(False)
     if connected.family in (socket.AF_INET, socket.AF_INET6):
         connected.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
@@ -224,10 +234,11 @@ async def _messages(receive: ASGIReceiveCallable) -> AsyncIterator[bytes]:
 
 
 async def _greet(typed: AsyncIterator[bytes], send: ASGISendCallable) -> bytes | None:
-    """Be a VNC server that asks for no password (RFC 6143, section 7.1).
+    """Do the VNC handshake with a client, as a server that asks for no password (RFC 6143, section 7.1).
 
     Returns:
-        What the client sent beyond its part of it; None: it is no client of this protocol.
+        The bytes that the client sent after the handshake; None if the client does not speak this protocol or
+            disconnects.
     """
     received = b""
     for said, expected in ((RFB_VERSION, len(RFB_VERSION)), (b"\x01" + NO_SECURITY, 1)):
@@ -245,7 +256,10 @@ async def _greet(typed: AsyncIterator[bytes], send: ASGISendCallable) -> bytes |
 
 
 def _binary(scope: WebSocketScope) -> str | None:
-    """Old VNC clients name the subprotocol that all messages of ours have."""
+    """Return the websocket subprotocol ``binary`` if the client offers it, otherwise None.
+
+    Old VNC clients offer it. Consoles always send binary messages.
+    """
     return "binary" if "binary" in scope["subprotocols"] else None
 
 

@@ -1,4 +1,4 @@
-"""The readiness check of a process for load balancers; ``api.asgi`` answers the liveness check without a thread."""
+"""The readiness check of a process, for load balancers. The liveness check is in ``api.asgi``."""
 
 import orjson
 import structlog
@@ -16,13 +16,13 @@ log = structlog.get_logger(__name__)
 def add_health(app: Flask, system: System) -> None:
     """Add the path ``/health/ready``.
 
-    The response is 200 if the database is reachable and 503 otherwise.
+    The response has status 200 if the database can be reached and has the right schema, otherwise 503.
     """
 
     def ready() -> Response:
-        """Respond whether the database is reachable.
+        """Respond whether the database can be reached.
 
-        Redis is not checked, because calls are accepted without Redis; their jobs are sent to workers later.
+        Redis is not checked, because calls are accepted without Redis; the jobs are sent to workers later.
         """
         try:
             with system.reading.connect() as connection:

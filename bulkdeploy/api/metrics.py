@@ -1,4 +1,4 @@
-"""``/metrics``: the metrics of all API processes and of the service as a whole, for Prometheus."""
+"""The path ``/metrics``, with the metrics of all API processes and of the service, for Prometheus."""
 
 import os
 from collections.abc import Iterator
@@ -18,8 +18,8 @@ from bulkdeploy.telemetry.metrics import SHARED_DIRECTORY, OwnFigures, Program
 def add_metrics(app: Flask, system: System) -> None:
     """Add the path ``/metrics``.
 
-    The response is 200 even while the database or Redis cannot be reached; metrics in the response report that
-    state.
+    The response has status 200 even while the database or Redis cannot be reached; two metrics report whether they
+    can.
     """
 
     def metrics() -> Response:
@@ -44,36 +44,40 @@ class _StateCollector(Collector):
         self._system = system
 
     def describe(self) -> Iterator[Metric]:
-        """Return the families, without looking anything up."""
+        """Yield the metric families without reading any figures."""
         return state_metrics(StateFigures(outbox=Backlog(), upstream_lag_s=0.0))
 
     def collect(self) -> Iterator[Metric]:
-        """Return the families with their figures."""
+        """Yield the metric families with the current figures."""
         return state_metrics(read_state_figures(self._system))
 
 
 def state_metrics(figures: StateFigures) -> Iterator[Metric]:
-    """Yield the figures as gauges."""
+    """Yield the figures as Prometheus gauges."""
     yield GaugeMetricFamily("bulkdeploy_database_up", "PostgreSQL answers", figures.database_up)
     yield GaugeMetricFamily("bulkdeploy_redis_up", "Redis answers", figures.redis_up)
     jobs = GaugeMetricFamily("bulkdeploy_jobs", "Unfinished jobs", labels=["state"])
-    ages = GaugeMetricFamily("bulkdeploy_jobs_oldest_seconds", "Age of the oldest of them", labels=["state"])
+    ages = GaugeMetricFamily("bulkdeploy_jobs_oldest_seconds", "Age of the oldest unfinished job", labels=["state"])
     for state, backlog in figures.jobs.items():
         jobs.add_metric([state], backlog.count)
         ages.add_metric([state], backlog.oldest_s)
     yield jobs
     yield ages
     if figures.outbox is not None:
-        yield GaugeMetricFamily("bulkdeploy_outbox_messages", "Messages not sent yet", figures.outbox.count)
         yield GaugeMetricFamily(
-            "bulkdeploy_outbox_lag_seconds", "Age of the oldest of them", figures.outbox.oldest_s
+            "bulkdeploy_outbox_messages", "Messages not sent to the queue yet", figures.outbox.count
         )
-    vms = GaugeMetricFamily("bulkdeploy_virtual_machines", "VMs", labels=["state"])
+        yield GaugeMetricFamily(
+            "bulkdeploy_outbox_lag_seconds", "Age of the oldest unsent message", figures.outbox.oldest_s
+        )
+    vms = GaugeMetricFamily("bulkdeploy_virtual_machines", "VMs by state", labels=["state"])
     for vm_state, count in figures.virtual_machines.items():
         vms.add_metric([vm_state], count)
     yield vms
-    limits = GaugeMetricFamily("bulkdeploy_capacity", "What enabled hosts and pools have", labels=["zone", "type"])
-    used = GaugeMetricFamily("bulkdeploy_capacity_used", "What of it is promised", labels=["zone", "type"])
+    limits = GaugeMetricFamily(
+        "bulkdeploy_capacity", "Capacity of enabled hosts and pools", labels=["zone", "type"]
+    )
+    used = GaugeMetricFamily("bulkdeploy_capacity_used", "Allocated capacity", labels=["zone", "type"])
     for zone, kind, total, taken in figures.capacity:
         limits.add_metric([zone, kind], total)
         used.add_metric([zone, kind], taken)
@@ -82,7 +86,7 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
     if figures.upstream_lag_s is not None:
         yield GaugeMetricFamily(
             "bulkdeploy_upstream_lag_seconds",
-            "Age of what is known of the CloudStack that is followed",
+            "Age of the last reading of the followed CloudStack",
             figures.upstream_lag_s,
         )
     yield from _host_metrics(figures)
@@ -111,7 +115,9 @@ def _availability_metrics(figures: StateFigures) -> Iterator[Metric]:
     for power_state, count in figures.power_states.items():
         power.add_metric([power_state], count)
     yield power
-    available = GaugeMetricFamily("bulkdeploy_host_ha_states", "Hosts with host HA, by its state", labels=["state"])
+    available = GaugeMetricFamily(
+        "bulkdeploy_host_ha_states", "Hosts with host HA, by state of host HA", labels=["state"]
+    )
     for ha_state, count in figures.ha_states.items():
         available.add_metric([ha_state], count)
     yield available

@@ -1,7 +1,7 @@
-"""HTTP/1.1 on one connection, with limits on bytes and on time (one file: one connection's states).
+"""HTTP/1.1 on one connection, with limits on bytes and time (one file: the states of one connection).
 
-The protocol itself is uvicorn's. What is here bounds it, and answers in the form of the API what never becomes a
-call: uvicorn has no deadline for headers or bodies, no bound for headers, and plain text for its refusals.
+The class extends uvicorn's protocol, which has no time limits for headers and bodies and no size limit for headers.
+Requests that are rejected before they become calls get an error response in the format of the API.
 """
 
 from asyncio import AbstractEventLoop, BaseTransport, TimerHandle, Transport
@@ -34,18 +34,21 @@ from bulkdeploy.telemetry import metrics
 log = structlog.get_logger(__name__)
 
 LONGEST_URL = 128 * 1024
-"""Bytes. cmk and others send user data, all parameters and the signature in the URL of a GET."""
+"""The most bytes of a URL. Clients such as cmk send user data and all other parameters in the URL."""
 
 MOST_HEADERS, MOST_HEADER_BYTES = 100, 64 * 1024
 LINGER_S = 2.0
-"""How long a client that was refused may go on sending: hanging up at once would take the answer from it."""
+"""The seconds between an error response and the closing of the connection.
+
+If the connection were closed at once, a client that is still sending would not receive the response.
+"""
 
 LEAST_TAKEN_BYTES = 64 * 1024
-"""What a client must have read of its answer when it is looked at again, to be waited for."""
+"""The bytes that a client must read of its response between two checks to stay connected."""
 
 
 class Reading(Enum):
-    """The part of a request that was read so far."""
+    """The part of a request that is being read; NOTHING before a request, WHOLE after its end."""
 
     NOTHING = "nothing"
     HEADERS = "headers"
@@ -55,12 +58,12 @@ class Reading(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """The limits of the time that clients are waited for, in seconds.
+    """Time limits for clients, in seconds.
 
     Attributes:
-        headers: from the first byte, or from connecting, to the end of the headers.
-        body: from there to the end of the body.
-        kept: between two requests; also between two looks at whether an answer is being read.
+        headers: from the connection or the first byte of a request to the end of the headers.
+        body: from the end of the headers to the end of the body.
+        kept: between two requests; also between two checks whether the client reads its response.
     """
 
     headers: float
@@ -69,9 +72,9 @@ class Patience:
 
 
 class BoundedProtocol(HttpToolsProtocol):
-    """A connection.
+    """The protocol of one connection.
 
-    Uvicorn creates it through ``functools.partial``, which binds the arguments before ``config``.
+    Uvicorn creates the object through ``functools.partial``, which binds the arguments before ``config``.
     """
 
     def __init__(
@@ -96,13 +99,13 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- the connection -------------------------------------------------------------------
 
     def connection_made(self, transport: BaseTransport) -> None:
-        """Start the timer for the first request."""
+        """Count the new connection, and start the time limit for its first request."""
         super().connection_made(cast(Transport, transport))
         self._together.opened(self, self.client[0] if self.client else "")
         self._timer = self.loop.call_later(self._patience.headers, self._hang_up)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop the timers and stop counting the connection."""
+        """Stop the timers, and no longer count the connection."""
         self._refused = True
         self._stop_timers()
         self._unset_keepalive_if_required()
@@ -110,12 +113,12 @@ class BoundedProtocol(HttpToolsProtocol):
         super().connection_lost(exc)
 
     def evict(self) -> None:
-        """Close the connection in favour of another one."""
+        """Close the connection to make room for another one."""
         metrics.REQUESTS_REFUSED.labels("no room").inc()
         self._hang_up()
 
     def shutdown(self) -> None:
-        """Close the connection because the process ends. A call in hand is answered first."""
+        """Close the connection because the process ends, after the response to a call in progress."""
         if self._reading is not Reading.WHOLE and self._answered:
             self._hang_up()
         else:
@@ -124,7 +127,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- reading --------------------------------------------------------------------------
 
     def data_received(self, data: bytes) -> None:
-        """Read on, unless the request was refused already."""
+        """Parse received bytes. Bytes after a rejected request are ignored."""
         if self._refused:
             return
         if self._reading is Reading.NOTHING:
@@ -137,19 +140,22 @@ class BoundedProtocol(HttpToolsProtocol):
         self._watch_the_time()
 
     def on_message_begin(self) -> None:
-        """Reset the counters at the beginning of a request."""
+        """Reset the byte counters at the beginning of a request."""
         super().on_message_begin()
         self._reading = Reading.HEADERS
         self._head_bytes = self._header_bytes = self._body_bytes = 0
 
     def on_url(self, url: bytes) -> None:
-        """Add a part of the request line."""
+        """Add a part of the URL, and reject a URL that is too long."""
         super().on_url(url)
         if len(self.url) > LONGEST_URL:
             self._give_up(RequestLineTooLong(LONGEST_URL))
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Count a header, and reject the request if its headers are too many or too large."""
+        """Count a header, and reject the request if its headers are too many or too large.
+
+        A request whose ``Content-Length`` is too large is rejected too.
+        """
         super().on_header(name, value)
         self._header_bytes += len(name) + len(value)
         if len(self.headers) > MOST_HEADERS or self._header_bytes > MOST_HEADER_BYTES:
@@ -158,7 +164,10 @@ class BoundedProtocol(HttpToolsProtocol):
             self._give_up(RequestTooLarge("bytes", MOST_BODY_BYTES))
 
     def on_headers_complete(self) -> None:
-        """Begin to read the body. The query is kept from uvicorn's parser of URLs, which accepts 64 KiB at most."""
+        """Record that the headers are complete.
+
+        Uvicorn's URL parser accepts at most 64 KiB, so it gets the URL without the query.
+        """
         whole = self.url
         self.url, _, query = whole.partition(b"?")
         super().on_headers_complete()
@@ -168,7 +177,7 @@ class BoundedProtocol(HttpToolsProtocol):
     def on_body(self, body: bytes) -> None:
         """Add a part of the body, and reject a body that is too long.
 
-        The length of a chunked body is not known before.
+        The length of a chunked body is not known in advance.
         """
         self._body_bytes += len(body)
         if self._body_bytes > MOST_BODY_BYTES:
@@ -193,17 +202,17 @@ class BoundedProtocol(HttpToolsProtocol):
         return bool(self.parser.should_upgrade()) and self._should_upgrade()
 
     def _should_upgrade_to_ws(self) -> bool:
-        """Return whether the URL is that of guests' consoles, the only websockets.
+        """Return whether the URL is that of guests' consoles, which are the only websockets.
 
-        Other upgrade requests are ignored.
+        Other requests to upgrade the connection are treated as ordinary requests.
         """
         return self.url.partition(b"?")[0] == CONSOLES.encode()
 
     def handle_websocket_upgrade(self) -> None:
         """Pass the connection to uvicorn's websocket protocol.
 
-        Until its token is verified, the connection counts as one that waits for a request, and it may be closed in
-        favour of others. Then it counts only among the consoles (``api.guest_console``).
+        Until its token is verified, the connection counts as waiting for a request, so it may be closed to make
+        room. Afterwards it counts only as a console (``api.guest_console``).
         """
         self._refused = True
         self._stop_timers()
@@ -216,14 +225,14 @@ class BoundedProtocol(HttpToolsProtocol):
     @property
     def _answered(self) -> bool:
         """Return whether every earlier call on this connection has its answer."""
-        if self._reading is Reading.BODY:  # the newest cycle is the one that is being read
+        if self._reading is Reading.BODY:  # the newest cycle belongs to the request that is being read
             return not self.pipeline
         return self.cycle is None or bool(self.cycle.response_complete)
 
     # --- answering ------------------------------------------------------------------------
 
     def on_response_complete(self) -> None:
-        """Note that the answer is written, and watch whether the client reads it."""
+        """Record that the response is written, and begin to check whether the client reads it."""
         super().on_response_complete()
         if self._reading is Reading.WHOLE and self.cycle.response_complete:
             self._wait_for_request()
@@ -232,7 +241,7 @@ class BoundedProtocol(HttpToolsProtocol):
             self._unread_timer = self.loop.call_later(self._patience.kept, self._look_at_unread, unread)
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close a connection that was idle too long, unless an answer is still being read."""
+        """Close an idle connection, unless the client is still reading a response."""
         if not self.transport.get_write_buffer_size():
             super().timeout_keep_alive_handler()
 
@@ -253,7 +262,7 @@ class BoundedProtocol(HttpToolsProtocol):
     # --- the time -------------------------------------------------------------------------
 
     def _watch_the_time(self) -> None:
-        """Begin to count where something new is waited for: once per part of a request, however many bytes come."""
+        """Start the time limit for the part of the request that is read now, if none is running for it."""
         if self._reading is self._timed or self._refused:
             return
         if self._timer is not None:
@@ -273,7 +282,7 @@ class BoundedProtocol(HttpToolsProtocol):
             return
         if self._answered:
             self._refuse(RequestTooSlow(self._reading.value, seconds))
-        else:  # uvicorn reads no further before the call that was sent first is answered
+        else:  # uvicorn reads no further while an earlier call is being answered
             self._timer = self.loop.call_later(seconds, self._time_is_up)
 
     def _stop_timers(self) -> None:
@@ -288,7 +297,7 @@ class BoundedProtocol(HttpToolsProtocol):
         return HeadersTooLarge(MOST_HEADERS, MOST_HEADER_BYTES)
 
     def _give_up(self, why: BulkDeployError) -> None:
-        """Stop the parser, which calls ``send_400_response`` then."""
+        """Record the error ``why`` and stop the parser, which then calls ``send_400_response``."""
         self._why = why
         raise why
 
@@ -298,9 +307,10 @@ class BoundedProtocol(HttpToolsProtocol):
         self._refuse(self._why or MalformedRequest())
 
     def _refuse(self, error: BulkDeployError) -> None:
-        """Answer with an error and close the connection after the client has had time to read it.
+        """Send an error response, and close the connection after LINGER_S.
 
-        If a call is still waiting for its answer, the connection is closed at once.
+        If an earlier call on the connection is not answered yet, the connection is closed at once without a
+        response.
         """
         self._refused = True
         self._stop_timers()
@@ -324,19 +334,23 @@ class BoundedProtocol(HttpToolsProtocol):
 
 
 class ConsoleProtocol(WebSocketsSansIOProtocol):
-    """A connection that is, or will become, a websocket."""
+    """The protocol of a connection that is, or will become, a websocket."""
 
     leave_calls: Callable[[], None] | None = None
-    """Stops counting the connection among those of calls; may be called twice."""
+    """Stops counting the connection among those for calls. A second call has no effect."""
 
     async def send(self, message: ASGISendEvent) -> None:
-        """Send a message of the application; accepting the websocket means that its token is valid."""
+        """Send a message of the application.
+
+        When the application accepts the websocket, the token is valid, and the connection no longer counts among
+        those for calls.
+        """
         if message["type"] == "websocket.accept" and self.leave_calls is not None:
             self.leave_calls()
         await super().send(message)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Stop counting the connection."""
+        """Stop counting the connection among those for calls."""
         super().connection_lost(exc)
         if self.leave_calls is not None:
             self.leave_calls()

@@ -1,4 +1,7 @@
-"""The trusted proxies of a process. Their names are resolved every second; the last result is kept on errors."""
+"""The trusted proxies of a process.
+
+Their addresses are read from the settings every second. If that fails, the last addresses remain.
+"""
 
 import time
 from collections.abc import Callable
@@ -14,14 +17,11 @@ from bulkdeploy.store.database.availability import is_unreachable
 log = structlog.get_logger(__name__)
 
 KNOWN_FOR_S = 1.0
-"""Looking it up for every call would be a statement more for each."""
+"""The seconds for which the addresses are cached, so that not every call reads them."""
 
 
 class TrustedProxies:
-    """The proxies that may name the address of a client.
-
-    Usable from any number of threads, and without database access from the event loop.
-    """
+    """The proxies whose statement about a client's address is trusted. Threads may share the object."""
 
     def __init__(self, system: System) -> None:
         self._system = system
@@ -30,7 +30,12 @@ class TrustedProxies:
         self._looking = Lock()
 
     def client(self, peer: str, header: Callable[[str], str | None]) -> str:
-        """Return the address of who calls; ``header`` finds a header of the request by name."""
+        """Return the address of the client that sent a request.
+
+        Args:
+            peer: the address of the other end of the connection, which may be a proxy.
+            header: returns the value of a request header by name, or None.
+        """
         if time.monotonic() >= self._due and self._looking.acquire(blocking=self._due == 0):
             try:
                 self._look()
@@ -39,7 +44,7 @@ class TrustedProxies:
         return self._settings.client(peer, header)
 
     def trusts(self, peer: str) -> bool:
-        """Return whether the peer is a trusted proxy according to the cached settings."""
+        """Return whether ``peer`` is the address of a trusted proxy. This does not read the database."""
         return self._settings.trusts(peer)
 
     def _look(self) -> None:

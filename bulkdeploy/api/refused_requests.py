@@ -1,4 +1,4 @@
-"""The responses to requests that never become calls, as the bytes that the web framework would send."""
+"""Error responses, as bytes, to requests that are rejected before they reach Flask."""
 
 from collections.abc import Mapping
 from http import HTTPStatus
@@ -12,7 +12,7 @@ from bulkdeploy.domain.errors import BulkDeployError, RequestTooLarge
 def refusal_of(error: BulkDeployError, url: bytes) -> bytes:
     """Return a complete HTTP response for an error.
 
-    Its format is the one that the URL requests, as far as the URL was received.
+    The response is JSON if ``url`` contains ``response=json``, otherwise XML. ``url`` may be incomplete.
     """
     content = error_content(error, None)
     requested = WireRequest(_parameters(url))

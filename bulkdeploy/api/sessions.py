@@ -1,8 +1,8 @@
-"""Sessions in HTTP: two cookies, and the session key that every call carries as a parameter.
+"""Sessions over HTTP: two cookies, and a session key that every call has as a parameter.
 
-Source: cloudstack-protocol.md 2.2. A browser adds cookies to whatever another site makes it send, and that site
-cannot read them; so a call counts only with the session key as the parameter ``sessionkey``, as under CloudStack's
-``api.sessionkey.check.locations`` ParameterOnly, whatever a browser thinks of SameSite. cmk and bulkmonkey send it.
+A browser sends cookies even with requests that another site caused, but the other site cannot read the session key.
+So a call with cookies is accepted only with the parameter ``sessionkey``, as in CloudStack with
+``api.sessionkey.check.locations`` set to ParameterOnly (cloudstack-protocol.md 2.2). cmk and bulkmonkey send it.
 """
 
 import hmac
@@ -17,7 +17,7 @@ COOKIE_PATH = "/client"
 
 
 def token_of(request: WireRequest) -> str | None:
-    """Return the session token that came with a request, if any."""
+    """Return the session token in the request's cookies, or None if there is none."""
     return request.cookies.get(TOKEN_COOKIE) or None
 
 
@@ -31,9 +31,9 @@ def has_session_key(request: WireRequest, session: OpenSession) -> bool:
 
 
 def cookies_of(session: SessionBegun) -> tuple[Cookie, ...]:
-    """Return the cookies that a client has after logging in."""
+    """Return the cookies that a client gets at login."""
     return (Cookie(TOKEN_COOKIE, session.token), Cookie(KEY, session.session_key))
 
 
 NO_SESSION = (Cookie(TOKEN_COOKIE, None), Cookie(KEY, None))
-"""The cookies of a client whose session is over."""
+"""The cookies that remove a client's session."""

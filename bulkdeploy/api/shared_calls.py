@@ -1,4 +1,4 @@
-"""Calls that arrive while others are being committed, and are then handled in one transaction (ADR 62)."""
+"""Calls that arrive while a similar call is being committed, and are then handled in one transaction (ADR 62)."""
 
 from collections.abc import Hashable, Sequence
 from contextvars import Context, copy_context
@@ -17,7 +17,7 @@ from bulkdeploy.store.rows.listing import whole
 
 @dataclass(frozen=True, slots=True)
 class _SharingCall:
-    """A call with the context of its thread: its request id and its trace."""
+    """A call with the context of its thread, which has its request id and trace."""
 
     call: Call
     sharing: Sharing
@@ -25,9 +25,11 @@ class _SharingCall:
 
 
 class SharedCalls:
-    """The calls of one process that can share a transaction, because their commands declare a ``Sharing``.
+    """The calls of one process that can share a transaction.
 
-    The object is used by many threads.
+    Threads may share the object.
+
+    The calls' commands declare a ``Sharing``.
     """
 
     def __init__(self, system: System) -> None:
@@ -35,12 +37,12 @@ class SharedCalls:
         self._transactions: dict[Hashable, SharedTransaction[_SharingCall, Any]] = {}
 
     def takes(self, call: Call) -> bool:
-        """Return whether the call may share a transaction with others."""
+        """Return whether the call may share a transaction with other calls."""
         sharing = call.command.sharing
         return sharing is not None and sharing.by(call) is not None
 
     def answer(self, call: Call) -> Any:
-        """Run a call together with the calls that share its transaction.
+        """Handle a call, together with others that wait for the same transaction.
 
         Returns the handler's result after the commit.
         """
@@ -54,14 +56,15 @@ class SharedCalls:
         return transaction.run(_SharingCall(call, sharing, copy_context()))
 
     def waiting(self) -> int:
-        """Return the number of calls that wait for others to be committed."""
+        """Return the number of calls that wait for a transaction."""
         return sum(transaction.waiting for transaction in self._transactions.values())
 
     def _handle(self, connection: Connection, entries: Sequence[_SharingCall]) -> Sequence[Any]:
-        """Return the answer of each of these calls.
+        """Return the results of calls that share a transaction, in their order.
 
         Raises:
-            Apart: some of several are refused.
+            Apart: some of several calls fail; the error has their numbers.
+            BulkDeployError: the only call fails.
         """
         calls = [replace(entry.call, connection=connection) for entry in entries]
         requests, refused = [], []

@@ -1,4 +1,4 @@
-"""The state of the whole service in numbers, read from the database on request."""
+"""Figures about the state of the service, read from the database and from Redis on request."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -17,20 +17,22 @@ from bulkdeploy.store.ledger.capacity import capacity_of_zones
 
 @dataclass(frozen=True, slots=True)
 class StateFigures:
-    """Figures from the database and the message broker. A service that does not answer has no figures.
+    """Figures from the database and from Redis, empty for the one that cannot be reached.
 
     Attributes:
-        jobs: unfinished jobs by state.
-        outbox: messages not sent yet.
-        queues: messages by queue that wait for a worker.
-        virtual_machines: VMs by state.
-        capacity: per zone and type of capacity (in CloudStack's words: bytes, MHz, cores, addresses) how much there
-            is, and how much of it is taken.
-        hosts: name of each measured host, with hundredths of a percent of its cores that are in use, or None before
-            the second measurement, and bytes of memory in use.
-        power_states: how many hosts with a management controller are in each power state.
-        ha_states: how many hosts with host HA are in each of its states.
-        upstream_lag_s: age of what was read from the followed CloudStack; None: none is followed.
+        database_up: whether the database can be reached.
+        redis_up: whether Redis can be reached.
+        jobs: number and age of unfinished jobs by state.
+        outbox: number and age of messages that are not sent to the queue yet.
+        queues: number of messages that wait for a worker, by queue.
+        virtual_machines: number of VMs by state.
+        capacity: zone, type, capacity and allocated capacity; types and units are CloudStack's (bytes, MHz, cores,
+            addresses).
+        hosts: name of each measured host, its used CPU in hundredths of a percent (None before the second
+            measurement), and its used memory in bytes.
+        power_states: number of hosts with a management controller by power state.
+        ha_states: number of hosts with host HA by state of host HA.
+        upstream_lag_s: seconds since the followed CloudStack was last read; None if no CloudStack is followed.
     """
 
     database_up: bool = False
@@ -47,7 +49,10 @@ class StateFigures:
 
 
 def read_state_figures(system: System) -> StateFigures:
-    """Return the figures now; never raises because a service is away."""
+    """Return the current figures.
+
+    If the database or Redis cannot be reached, its figures are empty; no exception is raised.
+    """
     try:
         queues = system.job_queue.waiting()
     except QueueUnavailable:

@@ -1,4 +1,4 @@
-"""A request and a response as values, independent of the web framework."""
+"""A request and a response as Python objects that do not depend on Flask."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -12,14 +12,15 @@ MOST_PARAMETERS = 2000
 
 @dataclass(frozen=True, slots=True)
 class WireRequest:
-    """An HTTP request as it was received.
+    """An HTTP request.
 
     Attributes:
-        parameters: decoded values by name as sent, of query and form body together.
+        parameters: decoded values by name as sent, from the query and the form body.
         method: GET or POST.
-        address: where it came from, for the log.
-        origin: see Call.
-        traceparent: the span that it is part of, as its header has it (``tracing``).
+        cookies: cookies by name.
+        address: the client's address.
+        origin: scheme, host and port under which the client reached the API; see ``Call``.
+        traceparent: the header ``traceparent``, which names the client's span; None if the request has none.
     """
 
     parameters: Mapping[str, str]
@@ -31,28 +32,31 @@ class WireRequest:
     _in_lower_case: dict[str, str] = field(init=False, repr=False, default_factory=dict)
 
     def __post_init__(self) -> None:
-        """Spell all names in lower case, once."""
+        """Index the parameters by their names in lower case."""
         for name, value in self.parameters.items():
             self._in_lower_case.setdefault(name.lower(), value)
 
     def in_any_case(self, name: str) -> str | None:
-        """Return the parameter that is spelled ``name`` in any case; the first of several."""
+        """Return the value of the parameter ``name``, ignoring upper and lower case, or None.
+
+        If several parameters match, the first is returned.
+        """
         return self._in_lower_case.get(name.lower())
 
     @property
     def command(self) -> str | None:
-        """The requested command, or None. Both its name and the name of the parameter are case-sensitive."""
+        """The requested command, or None. The name ``command`` and its value are case-sensitive."""
         return self.parameters.get("command") or None
 
     @property
     def wants_json(self) -> bool:
-        """Return whether the answer is to be JSON; without ``response=json`` it is XML."""
+        """Return whether the response must be JSON. Without ``response=json`` the response is XML."""
         return self.parameters.get("response", "").lower() == "json"
 
 
 @dataclass(frozen=True, slots=True)
 class Cookie:
-    """A cookie to set; without a value, to remove."""
+    """A cookie that the response sets, or removes if ``value`` is None."""
 
     name: str
     value: str | None
@@ -60,10 +64,11 @@ class Cookie:
 
 @dataclass(frozen=True, slots=True)
 class WireAnswer:
-    """An answer that is ready to be sent.
+    """A response that is ready to be sent.
 
     Attributes:
-        etag: names the body, for clients that have it already; empty: nobody keeps such an answer.
+        etag: an identifier of the body, for clients that ask only for changes; empty if the response has no entity
+            tag.
     """
 
     status: int
@@ -75,13 +80,13 @@ class WireAnswer:
 
 
 def read_parameters(query: bytes, form: bytes) -> dict[str, str]:
-    """Decode the parameters of a request by name.
+    """Return the parameters of a request by name, decoded.
 
-    The query string overrides the form, and the first of several values overrides the others. A part without ``=``
+    The query takes precedence over the form, and the first of several values over the others. A part without ``=``
     is ignored. Invalid UTF-8 becomes U+FFFD (cloudstack-protocol.md 1.1).
 
     Raises:
-        RequestTooLarge: more than MOST_PARAMETERS pieces.
+        RequestTooLarge: the request has more than MOST_PARAMETERS parameters.
     """
     if query.count(b"&") + form.count(b"&") >= MOST_PARAMETERS:
         raise RequestTooLarge("parameters", MOST_PARAMETERS)

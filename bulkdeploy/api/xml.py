@@ -1,4 +1,4 @@
-"""XML responses: the same tree as in JSON, on one line (cloudstack-protocol.md 1.4)."""
+"""XML responses, with the same structure as JSON responses, on one line (cloudstack-protocol.md 1.4)."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -13,7 +13,10 @@ QUOTES = {'"': "&quot;", "'": "&apos;"}
 
 
 def to_xml(key: str, content: Mapping[str, Any]) -> bytes:
-    """Return the answer ``content`` in an envelope ``key``; lists repeat the element of their field."""
+    """Return the XML response with the envelope ``key`` around ``content``.
+
+    For a list, the element of its field is repeated.
+    """
     inner = "".join(_elements(content))
     envelope = f'<{key} cloud-stack-version="{CLOUDSTACK_VERSION}">{inner}</{key}>'
     return f'<?xml version="1.0" encoding="UTF-8"?>{envelope}'.encode()
@@ -37,6 +40,9 @@ def _inner(value: Any) -> str:
 
 
 def _element_name(name: str) -> str:
-    """Keys of maps are anybody's text; characters that no element name may have become ``_``."""
+    """Return a key as the name of an XML element.
+
+    Keys of maps are chosen by users; characters that are not allowed in element names become ``_``.
+    """
     cleaned = NOT_IN_NAMES.sub("_", name)
     return cleaned if cleaned[:1].isalpha() or cleaned[:1] == "_" else f"_{cleaned}"

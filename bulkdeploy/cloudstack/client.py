@@ -1,6 +1,6 @@
-"""Calls to a CloudStack: signed, paced, and repeated if harmless (one file: all of its protocol).
+"""A client for CloudStack's API: it signs requests and limits their rate (one file: the protocol).
 
-Source: cloudstack-protocol.md 1.1-1.8 and 2.1.
+Requests that only read are repeated after failures. Source: cloudstack-protocol.md 1.1-1.8 and 2.1.
 """
 
 import re
@@ -33,34 +33,37 @@ from bulkdeploy.security.signature import JAVA, sign
 Row = Mapping[str, Any]
 
 OF_ACCOUNTS: Mapping[str, str] = {"listall": "true"}
-"""Parameters that restrict a list to the things of all accounts."""
+"""Parameters of list commands that return the objects of all accounts."""
 
 OF_PROJECTS: Mapping[str, str] = {"listall": "false", "projectid": "-1"}
-"""Parameters that restrict a list to the things of all projects; ``listall`` would add those of accounts.
+"""Parameters of list commands that return the objects of all projects.
 
-Source: ``buildACLSearchParameters`` of CloudStack.
+``listall=true`` would return the objects of accounts too. Source: ``buildACLSearchParameters`` of CloudStack.
 """
 
 OF_EACH_OWNER = (OF_ACCOUNTS, OF_PROJECTS)
-"""The two calls that read a list of owned things whole."""
+"""The parameters of the two calls that together return the objects of all owners."""
 
 EXPIRES_AFTER = timedelta(minutes=10)
-"""How long a signed request is good for; servers may refuse more than 15 minutes."""
+"""The time for which a signed request is valid; servers may refuse more than 15 minutes."""
 
 TIMEOUT_S = 60.0
 CONNECTIONS = 32
 PAGE_SIZE = 500
-"""CloudStack's ``default.page.size``, which is also the most it allows; a server with less says so."""
+"""The rows of a page: CloudStack's ``default.page.size``, which is also its maximum.
+
+If a server allows fewer, its error message names its maximum, and the client uses that.
+"""
 
 WALKS = 3
-"""How often a list is read before it is taken as it is: pages repeat rows and leave some out."""
+"""The most times that a list is read. Pages may repeat rows and leave out others."""
 
 IDS_AT_ONCE = 200
-"""Ids of one list call: so many fit into a request that any server takes."""
+"""The most ids in one list call; a request with so many is not too long for any server."""
 
 THROTTLED, INVALID = 429, 431
 NOT_THERE = ("does not exist", "Unable to find")
-"""In the text of a refusal of a call that names what is not there."""
+"""Parts of CloudStack's error texts for an object that does not exist."""
 
 
 NO_RESULT = "the job failed and gave no result, as after a restart of its management server"
@@ -70,10 +73,10 @@ class CallRefused(Exception):
     """CloudStack answered with an error.
 
     Attributes:
-        command: the call.
-        code: ``errorcode``, which is the HTTP status, too.
-        cs_code: ``cserrorcode``; None where there was none.
-        text: ``errortext``, unchanged.
+        command: the command.
+        code: the ``errorcode``, which is also the HTTP status.
+        cs_code: the ``cserrorcode``, or None if the response has none.
+        text: the ``errortext``, unchanged.
     """
 
     def __init__(self, command: str, code: int, cs_code: int | None, text: str) -> None:
@@ -82,11 +85,11 @@ class CallRefused(Exception):
 
 
 class NotAnswered(Exception):
-    """There was no answer, or the answer is not from a CloudStack.
+    """CloudStack did not answer, or the response is not from a CloudStack.
 
     Attributes:
-        command: the call.
-        was_sent: whether it may have been executed all the same.
+        command: the command.
+        was_sent: whether CloudStack may have executed the command.
     """
 
     def __init__(self, command: str, reason: str, *, was_sent: bool) -> None:
@@ -99,9 +102,11 @@ class Access:
     """The address of a CloudStack's API, and the keys of a user.
 
     Attributes:
-        url: of its API, such as ``https://cloud.example.org/client/api``.
-        ca_file: certificates that vouch for it; None: those of the system.
-        calls_per_second: the most that this process sends.
+        url: the URL of the API, such as ``https://cloud.example.org/client/api``.
+        api_key: the user's API key.
+        secret_key: the user's secret key.
+        ca_file: a file of certificates that the server's certificate is checked with; None: those of the system.
+        calls_per_second: the most requests that this process sends in a second.
     """
 
     url: str
@@ -113,11 +118,11 @@ class Access:
 
 @dataclass(frozen=True, slots=True)
 class Listed:
-    """The rows of a list call over all its pages, each once.
+    """The rows of a list command from all pages, without duplicates.
 
     Attributes:
-        rows: in the order in which they were first seen.
-        count: how many rows CloudStack said there are.
+        rows: the rows, in the order in which they were first read.
+        count: the number of rows that CloudStack reported.
     """
 
     rows: list[Row]
@@ -125,19 +130,20 @@ class Listed:
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the list has as many rows as CloudStack counted."""
+        """Return whether as many rows were read as CloudStack reported."""
         return len(self.rows) >= self.count
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """An asynchronous job, as ``queryAsyncJobResult`` reports it.
+    """The state of an asynchronous job, as ``queryAsyncJobResult`` reports it.
 
     Attributes:
-        is_over: whether it has ended.
-        code: 0, or why it failed: the ``errorcode`` within its result where there is one.
-        text: why it failed.
-        result: what it gave.
+        is_over: whether the job has ended.
+        code: 0 if the job has not failed; otherwise the ``errorcode`` in its result, or its ``jobresultcode``, or
+            530.
+        text: why the job failed; empty if it has not failed.
+        result: the job's result; empty if there is none.
     """
 
     is_over: bool
@@ -147,10 +153,13 @@ class Job:
 
 
 class Client:
-    """A client of one CloudStack. Several threads may share it.
+    """A client of one CloudStack.
+
+    Threads may share it.
 
     Attributes:
-        calls: how many requests were sent, by command; not those that cannot have arrived.
+        access: the address and keys.
+        calls: the number of requests sent, by command; requests that cannot have arrived are not counted.
     """
 
     def __init__(self, access: Access) -> None:
@@ -160,7 +169,7 @@ class Client:
         self._turns = _Turns(access.calls_per_second)
         self._counting = threading.Lock()
         self._session = requests.Session()
-        self._session.trust_env = False  # a proxy of the environment is none of the cloud's
+        self._session.trust_env = False  # proxies in the environment are not meant for the cloud
         self._session.verify = access.ca_file or True
         self._session.headers["User-Agent"] = "bulkdeploy"
         for scheme in ("http://", "https://"):
@@ -176,7 +185,7 @@ class Client:
 
         Raises:
             CallRefused: CloudStack answered with an error.
-            NotAnswered: see there.
+            NotAnswered: there is no response, or not from a CloudStack.
         """
         reads = is_reading(command)
         end = time.monotonic() + timeout_s * (ATTEMPTS if reads else 1)
@@ -188,7 +197,7 @@ class Client:
             except CallRefused as error:
                 if error.code != THROTTLED or time.monotonic() > end:
                     raise
-                continue  # not executed; every thread waits for its turn
+                continue  # the command was not executed; the rate limit delays the next try
             except NotAnswered as error:
                 if attempt == ATTEMPTS or time.monotonic() > end or (error.was_sent and not reads):
                     raise
@@ -197,15 +206,15 @@ class Client:
     def list_all(
         self, command: str, parameters: Mapping[str, str] | None = None, *, key: tuple[str, ...] = ("id",)
     ) -> Listed:
-        """Return all rows of a list, each once.
+        """Return all rows of a list command, each once.
 
-        Pages are read until there are as many rows as CloudStack counts. If pages repeat some rows and omit others,
-        the list is read again and the missing rows are added.
+        Pages are read until there are as many rows as CloudStack reports. If pages repeated some rows and left out
+        others, the list is read again and the missing rows are added.
 
         Args:
-            command: the list call.
-            parameters: what it is restricted to.
-            key: the fields by which rows are the same.
+            command: the list command.
+            parameters: its parameters.
+            key: the fields that identify a row.
 
         Raises:
             CallRefused, NotAnswered: see ``call``.
@@ -252,15 +261,15 @@ class Client:
         """Return the state of an asynchronous job.
 
         Raises:
-            CallRefused: 431 where it is unknown, or kept no longer.
-            NotAnswered: see there.
+            CallRefused: status 431 if CloudStack does not know the job, or has already deleted its record.
+            NotAnswered: see ``call``.
         """
         answer = self.call("queryAsyncJobResult", {"jobid": job_id})
         status, result = int(answer.get("jobstatus", 0)), answer.get("jobresult")
         held = result if isinstance(result, dict) else {}
         if status in (0, 1):
             return Job(status == 1, 0, "", held)
-        # A restart of the management server leaves plain text, which 4.18 to 4.22 then leave out of the answer:
+        # After a restart of the management server, the result is plain text, which 4.18 to 4.22 do not return:
         # AsyncJobManagerImpl.cleanupLeftOverJobs, ApiSerializerHelper.fromSerializedString.
         code = int(held.get("errorcode") or answer.get("jobresultcode") or 530)
         return Job(True, code, str(held.get("errortext") or result or NO_RESULT), held)
@@ -270,7 +279,7 @@ class Client:
         self._session.close()
 
     def pages(self, command: str, parameters: Mapping[str, str] | None = None) -> Iterator[tuple[list[Row], int]]:
-        """Yield the pages of a list, each when it is wanted, with how many rows CloudStack counts in all.
+        """Yield the pages of a list command, each read when it is needed, with the number of all rows.
 
         Raises:
             CallRefused, NotAnswered: see ``call``.
@@ -302,7 +311,7 @@ class Client:
         try:
             response = send(self._session, method, url, body, timeout_s)
         except requests.exceptions.SSLError as error:
-            reason = f"TLS with it fails: {_without_query(error)}"
+            reason = f"the TLS connection failed: {_without_query(error)}"
             raise NotAnswered(command, reason, was_sent=False) from None
         except (requests.exceptions.ConnectTimeout, requests.exceptions.ConnectionError) as error:
             was_sent = not _never_connected(error)
@@ -339,7 +348,7 @@ class Client:
             self._turns.pause(_pause_wanted(response, text))
             raise CallRefused(command, THROTTLED, None, text)
         if inner is None:
-            reason = f"HTTP {response.status_code}, but not as CloudStack answers"
+            reason = f"HTTP {response.status_code}, but the response is not from a CloudStack"
             raise NotAnswered(command, reason, was_sent=True)
         if response.ok and "errorcode" not in inner:
             return inner
@@ -351,9 +360,10 @@ class Client:
 
 
 class _Turns:
-    """A rate limit.
+    """A rate limit for requests, which all threads share.
 
-    Requests begin one after the other with a minimum distance, and all pause when the server asks for it.
+    Two requests begin at least ``1 / per_second`` seconds apart. No request begins during a pause that the server
+    asked for.
     """
 
     def __init__(self, per_second: float) -> None:
@@ -362,7 +372,7 @@ class _Turns:
         self._lock = threading.Lock()
 
     def wait(self) -> None:
-        """Return when the caller may send."""
+        """Wait until the caller may send a request."""
         with self._lock:
             now = time.monotonic()
             turn = max(now, self._next)
@@ -370,13 +380,13 @@ class _Turns:
         time.sleep(turn - now)
 
     def pause(self, seconds: float) -> None:
-        """Send nothing for this long, from any thread."""
+        """Let no thread send a request for this number of seconds."""
         with self._lock:
             self._next = max(self._next, time.monotonic() + seconds)
 
 
 def rows_in(answer: Row) -> list[Row]:
-    """Return the rows in the response of a list command, whatever their key is. An empty response has no rows."""
+    """Return the rows in the response of a list command, under any key. An empty response has no rows."""
     return next((value for name, value in answer.items() if name != "count" and isinstance(value, list)), [])
 
 
@@ -386,9 +396,9 @@ def is_not_there(text: str) -> bool:
 
 
 def _without_query(error: requests.RequestException) -> str:
-    """Return the error's text without the query of a URL.
+    """Return the text of an error without the queries of URLs.
 
-    Texts go to logs, and a query contains the key and the signature.
+    Error texts are logged, and a query contains the API key and the signature.
     """
     return re.sub(r"\?[\w.~%&=*-]+", "", str(error))
 
@@ -399,7 +409,7 @@ def _never_connected(error: requests.exceptions.ConnectionError) -> bool:
 
 
 def _pause_wanted(response: requests.Response, text: str) -> float:
-    """Return seconds that the server asks to wait: in a header, or in its text."""
+    """Return the seconds that the server asks to wait, in a header or in the error text; otherwise 1."""
     header = response.headers.get("Retry-After", "")
     if header.isdigit():
         return min(float(header), LONGEST_PAUSE_S)
@@ -411,4 +421,4 @@ def _skew(response: requests.Response) -> str:
     ahead = clock_skew(response)
     if ahead is None or abs(ahead) < EXPIRES_AFTER.total_seconds() / 2:
         return ""
-    return f" (its clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's)"
+    return f" (the server's clock is {abs(ahead):.0f} s {'ahead of' if ahead > 0 else 'behind'} this machine's)"

@@ -1,7 +1,4 @@
-"""Sends a call to CloudStack's API over HTTP and reads the response, for all clients in this project.
-
-Source: cloudstack-protocol.md 1.1-1.8.
-"""
+"""HTTP requests to CloudStack's API, for all clients in this project (cloudstack-protocol.md 1.1-1.8)."""
 
 import re
 import time
@@ -12,7 +9,7 @@ import orjson
 import requests
 
 LONGEST_URL = 2000
-"""Bytes; longer requests are sent as forms. Some servers refuse request lines above 4094."""
+"""The most bytes of a URL; longer requests are sent as forms. Some servers reject 4094 bytes or more."""
 
 READING_VERBS = ("list", "get", "query", "find")
 CONNECT_TIMEOUT_S = 10.0
@@ -23,12 +20,15 @@ UNAUTHORISED = 401
 
 
 def is_reading(command: str) -> bool:
-    """Return whether a command changes nothing, by its name: it may be sent again without harm."""
+    """Return whether a command changes nothing, judging by its name, so that it may be repeated."""
     return command.startswith(READING_VERBS)
 
 
 def addressed(url: str, query: str, *, reads: bool) -> tuple[str, str, str | None]:
-    """Return the method, the URL and the body of a request: short ones that only read are URLs, others forms."""
+    """Return the method, the URL and the body of a request.
+
+    A command that only reads and is short is sent as a URL; every other command is sent as a form.
+    """
     if reads and len(url) + len(query) < LONGEST_URL:
         return "GET", f"{url}?{query}", None
     return "POST", url, query
@@ -37,12 +37,12 @@ def addressed(url: str, query: str, *, reads: bool) -> tuple[str, str, str | Non
 def send(
     session: requests.Session, method: str, url: str, body: str | None, timeout_s: float, **more: Any
 ) -> requests.Response:
-    """Send a request and return the answer, whatever its status.
+    """Send a request and return the response, whatever its status.
 
-    A redirect is not followed: it would carry the signature to a server that was not configured.
+    Redirects are not followed, because another server would then get the signature.
 
     Raises:
-        requests.RequestException: there was no answer.
+        requests.RequestException: there is no response.
     """
     headers = None if body is None else FORM
     timeouts = (min(CONNECT_TIMEOUT_S, timeout_s), timeout_s)

@@ -1,4 +1,7 @@
-"""Physical capacity of CloudStack's hosts, which list calls multiply with the over-commit of clusters."""
+"""The physical capacity of CloudStack's hosts.
+
+List commands return capacities that are multiplied with the over-commit factors of the host's cluster.
+"""
 
 from collections.abc import Iterable
 
@@ -6,14 +9,14 @@ from bulkdeploy.cloudstack.client import Row
 from bulkdeploy.domain.units import MIB
 
 ROUNDING = 1 + 2**-22
-"""CloudStack multiplies capacities as Java floats, which have 24 bits."""
+"""Compensates CloudStack's rounding: it multiplies capacities as Java floats, which have 24 bits."""
 
 
 def cores_of(row: Row, cpu_factor: float) -> int:
-    """Return the physical cores of a host.
+    """Return the number of physical cores of a host.
 
-    ``cpunumber`` of 4.18 contains the over-commit of the cluster (HostJoinDaoImpl.java:189), that of 4.20 does not.
-    ``cpuwithoverprovisioning`` contains it in all releases.
+    The result is computed from ``cpuwithoverprovisioning``, which includes the over-commit factor in all releases.
+    ``cpunumber`` includes it in 4.18 (HostJoinDaoImpl.java:189) but not in 4.20.
     """
     if not row.get("cpuwithoverprovisioning"):
         return int(row["cpunumber"])
@@ -23,14 +26,14 @@ def cores_of(row: Row, cpu_factor: float) -> int:
 def memory_mib_of(row: Row, memory_factor: float) -> int:
     """Return the physical memory of a host in MiB.
 
-    ``memorytotal`` contains the over-commit of the cluster (HostJoinDaoImpl.java:184 of 4.20), as
-    ``memorywithoverprovisioning`` does.
+    ``memorytotal`` and ``memorywithoverprovisioning`` both include the over-commit factor of the cluster
+    (HostJoinDaoImpl.java:184 of 4.20).
     """
     total = float(row.get("memorywithoverprovisioning") or row["memorytotal"])
     return int(total / memory_factor * ROUNDING) // MIB
 
 
 def overcommit_of(row: Row, clusters: Iterable[Row]) -> tuple[float, float]:
-    """Return the over-commit of CPU and memory in a host's cluster."""
+    """Return the over-commit factors of CPU and memory of the host's cluster; 1 if unknown."""
     cluster = next((one for one in clusters if one["id"] == row.get("clusterid")), {})
     return float(cluster.get("cpuovercommitratio") or 1), float(cluster.get("memoryovercommitratio") or 1)

@@ -1,7 +1,8 @@
-"""The answers to each type of query, computed from one state of the inventory without I/O.
+"""The answers to each type of confd query, computed from a copy of the inventory without I/O.
 
-Hosts are nodes, VMs are instances, networks are links. Confd servers are the master candidates, the first of them
-is the master. Source of the answers' forms: Ganeti's Confd/Server.hs, version 3.0.
+Hosts are Ganeti's nodes, VMs are its instances, and networks are its links. Confd servers are its master
+candidates, and the first of them is the master. The format of the answers is that of Ganeti's Confd/Server.hs,
+version 3.0.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -12,13 +13,13 @@ from bulkdeploy.confd.messages import QueryType, Status
 from bulkdeploy.store.whereabouts import Whereabouts
 
 MASTER, CANDIDATE, OFFLINE, DRAINED, REGULAR = range(5)
-"""Roles of nodes."""
+"""The roles of nodes."""
 
 UNKNOWN_ENTRY, INTERNAL, ARGUMENT = range(3)
-"""Errors."""
+"""The error codes of answers: unknown object, internal error, wrong argument."""
 
 LINK, ADDRESS, ADDRESSES, FIELDS = "0", "1", "2", "3"
-"""Members of a query that is an object."""
+"""The keys in a query that is an object."""
 
 Answer: TypeAlias = tuple[Status, Any]
 
@@ -28,16 +29,16 @@ _WRONG: Answer = (Status.ERROR, ARGUMENT)
 _MIB = 1 << 20
 
 UUIDS_OF_A_PAGE = 1000
-"""Uuids of VMs in one entry of ``/instance_uuids``, which fits into one answer."""
+"""The number of VM uuids in one entry of ``/instance_uuids``, which fits into one datagram."""
 
 
 class Directory:
     """An immutable copy of the inventory, indexed for queries.
 
     Args:
-        serial: grows with the inventory's changes.
-        found: what there is.
-        servers: addresses of the confd servers.
+        serial: a number that grows with every change of the inventory.
+        found: the inventory.
+        servers: the addresses of the confd servers.
     """
 
     def __init__(self, serial: int, found: Whereabouts, servers: Sequence[str]) -> None:
@@ -57,17 +58,20 @@ class Directory:
                 self._instances_of_host[vm["host_id"]].append(vm)
 
     def answer(self, kind: QueryType, query: Any) -> Answer:
-        """Return the status and the answer of a query."""
+        """Return the status and the answer of a query of this type."""
         if kind not in _ANSWERS:
             return Status.NOT_IMPLEMENTED, f"query type {kind.value} is not implemented"
         return _ANSWERS[kind](self, query)
 
     def ping(self, _query: Any) -> Answer:
-        """Return the version of the configuration: that of the database's schema."""
+        """Return the version of the database's schema, as the version of the configuration."""
         return Status.OK, self._version
 
     def node_role(self, query: Any) -> Answer:
-        """Return the role of a host or a confd server."""
+        """Return the role of a host or of a confd server, which the query names.
+
+        A disabled host is DRAINED; an enabled host is REGULAR if it is up, otherwise OFFLINE.
+        """
         if not isinstance(query, str):
             return _WRONG
         if query in self._servers:
@@ -80,7 +84,10 @@ class Directory:
         return Status.OK, REGULAR if host["state"] == "Up" else OFFLINE
 
     def node_of_address(self, query: Any) -> Answer:
-        """Return the address of the host that runs the VM with an address, or one answer for each of several."""
+        """Return the address of the host that runs the VM with the address in the query.
+
+        If the query has a list of addresses, the answer is a list of answers.
+        """
         if not isinstance(query, dict):
             return _WRONG
         link, address, several = query.get(LINK), query.get(ADDRESS), query.get(ADDRESSES)
@@ -93,7 +100,10 @@ class Directory:
         return _WRONG
 
     def master(self, query: Any) -> Answer:
-        """Return the first confd server: its name, or the fields asked for, all of which are its address."""
+        """Return the address of the first confd server.
+
+        If the query lists fields, the answer has the address once for each field.
+        """
         if query is None:
             return (Status.OK, self._servers[0]) if self._servers else _UNKNOWN
         fields = query.get(FIELDS) if isinstance(query, dict) else None
@@ -110,13 +120,13 @@ class Directory:
         return Status.OK, list(self._servers)
 
     def addresses(self, query: Any) -> Answer:
-        """Return the addresses of all VMs in a network, or in all."""
+        """Return the addresses of all VMs in the network that the query names, or in all networks."""
         if not (query is None or isinstance(query, str)):
             return _WRONG
         return Status.OK, list(self._vm_by_address.get(query, {}))
 
     def instances(self, query: Any) -> Answer:
-        """Return two lists of VMs for a host: the VMs that run on it, and the VMs mirrored on it.
+        """Return two lists for a host: the VMs that run on it, and the VMs mirrored on it.
 
         The second list is always empty, because no VM is mirrored.
         """
@@ -128,7 +138,7 @@ class Directory:
         return Status.OK, [[self._instance(vm) for vm in self._instances_of_host[host["id"]]], []]
 
     def disks(self, query: Any) -> Answer:
-        """Return the volumes of a VM; sizes in MiB."""
+        """Return the volumes of a VM, with sizes in MiB."""
         vm = self._vm_of_key.get(query) if isinstance(query, str) else None
         if not isinstance(query, str):
             return _WRONG
@@ -167,7 +177,10 @@ class Directory:
 
     @cached_property
     def _vm_by_address(self) -> dict[str | None, dict[str, int]]:
-        """The VM of each address by network (name or uuid). The key None has addresses that only one VM has."""
+        """The VM with each address, by network name and network uuid.
+
+        The key None contains the addresses of all networks, without those that several VMs have.
+        """
         found: dict[str | None, dict[str, int]] = {}
         repeated = set()
         for row in self._found.addresses:
@@ -230,7 +243,7 @@ _ANSWERS: Mapping[QueryType, Callable[[Directory, Any], Answer]] = {
 
 
 def _unambiguous(pairs: Any) -> dict[str, Mapping[str, Any]]:
-    """Return the row of each key. Keys that several rows have are left out."""
+    """Return the row of each key, without the keys of several rows."""
     found: dict[str, Mapping[str, Any]] = {}
     repeated = set()
     for key, row in pairs:

@@ -1,7 +1,8 @@
-"""Datagrams of Ganeti's confd protocol: four letters, then JSON with the message, its salt, and the HMAC of both.
+"""The datagrams of Ganeti's confd protocol.
 
-Source: Ganeti's design 2.1, section "Ganeti confd", and what version 3.0 does on the wire. The key is a whole file,
-its last newline included.
+A datagram is four letters, then JSON with the message, its salt, and the HMAC of both. The HMAC key is the content
+of a file, including its last newline. Source: Ganeti's design 2.1, section "Ganeti confd", and the datagrams of
+version 3.0.
 """
 
 import hashlib
@@ -14,22 +15,22 @@ MAGIC = b"plj0"
 PROTOCOL = 1
 PORT = 1814
 MOST_BYTES = 60 * 1024
-"""Of a datagram; Ganeti's clients send and take none that is larger."""
+"""The most bytes of a datagram; Ganeti's clients neither send nor accept longer ones."""
 
 CLOCK_SECONDS = 300
-"""How far a query's time may lie from the server's."""
+"""The most seconds by which the time in a query may differ from the server's time."""
 
 
 STALE_SECONDS = "staleseconds"
-"""The age of the state that a server answers from, if it could not read the database for long.
+"""The key, in an answer from old data, of the data's age in seconds.
 
-It is a member of the object that such an answer is. The answer has status ERROR; ``status`` and ``answer`` beside
-the age are what the server answers from that state.
+If the server has not been able to read the database for long, an answer has status ERROR and is an object with this
+key and the keys ``status`` and ``answer``, which contain the answer from the old data.
 """
 
 
 class QueryType(IntEnum):
-    """A type of query; 7 (DRBD minors) and 11 (collectors) are Ganeti's alone."""
+    """A type of query. Types 7 (DRBD minors) and 11 (collectors) are not implemented."""
 
     PING = 0
     NODE_ROLE = 1
@@ -54,7 +55,7 @@ class Status(IntEnum):
 
 
 class NotSigned(Exception):
-    """A datagram that is not of the protocol, or not signed with the key."""
+    """A datagram is not one of this protocol, or is not signed with the key."""
 
 
 def pack(message: Any, salt: str, key: bytes) -> bytes:
@@ -67,10 +68,10 @@ def unpack(datagram: bytes, key: bytes) -> tuple[Any, str]:
     """Return the message and the salt of a datagram.
 
     Raises:
-        NotSigned: it has none that the key's owner sent.
+        NotSigned: the datagram is not one of this protocol, or is not signed with ``key``.
     """
     if not datagram.startswith(MAGIC) or len(datagram) > MOST_BYTES:
-        raise NotSigned("not of the protocol")
+        raise NotSigned("not a confd datagram")
     try:
         outer = json.loads(datagram[len(MAGIC) :])
         text, salt, signature = outer["msg"], outer["salt"], outer["hmac"]
@@ -79,9 +80,9 @@ def unpack(datagram: bytes, key: bytes) -> tuple[Any, str]:
             raise NotSigned("signed with another key")
         return json.loads(text), salt
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError) as error:
-        raise NotSigned("not of the protocol") from error
+        raise NotSigned("not a confd datagram") from error
 
 
 def _signature(text: str, salt: str, key: bytes) -> str:
-    # The protocol prescribes SHA-1; within an HMAC its collisions are of no use to a forger.
+    # The protocol prescribes SHA-1. Collisions of SHA-1 do not help to forge an HMAC.
     return hmac.new(key, (salt + text).encode(), hashlib.sha1).hexdigest()

@@ -1,7 +1,8 @@
-"""The server for confd queries over UDP. It answers from the newest inventory that it could read.
+"""The server for confd queries over UDP, which answers from the newest inventory that it could read.
 
-One thread answers, another reads; if either ends, the program ends. A datagram with a wrong key, time or form gets
-no answer. An answer from a state that was last found current longer ago than ``confd_stale_seconds`` says so.
+One thread answers and another reads the database; if one of them ends, the program ends. A datagram with a wrong
+signature, time or format gets no answer. If the inventory could not be read for ``confd_stale_seconds``, the
+answers contain their age.
 """
 
 import math
@@ -33,19 +34,19 @@ from bulkdeploy.store.whereabouts import serial, whereabouts
 log = structlog.get_logger(__name__)
 
 READING_SHARE = 10
-"""Pauses between two readings are at least so many times as long as the last reading took."""
+"""The least ratio of the pause between two readings to the duration of the last reading."""
 
 
 class Reader:
-    """A reader that refreshes ``directory`` from the database.
+    """Updates its attribute ``directory`` from the database.
 
-    While the database cannot be read, ``directory`` does not change and its age grows. ``directory`` is None before
-    it is read for the first time.
+    While the database cannot be read, ``directory`` remains and its age grows. ``directory`` is None before the
+    first reading.
 
     Args:
-        engine: where to read.
+        engine: the database.
         servers: see ``Directory``.
-        interval_s: pause between two readings.
+        interval_s: the seconds between two readings.
     """
 
     def __init__(self, engine: Engine, servers: Sequence[str], *, interval_s: float) -> None:
@@ -58,8 +59,8 @@ class Reader:
     def read(self) -> None:
         """Read the inventory if its serial number has changed.
 
-        A commit is logged shortly before it becomes visible. So a changed inventory is read again until two reads
-        in a row have the same serial number.
+        A change is counted shortly before it becomes visible. So a changed inventory is read again until two
+        readings in succession have the same serial number.
         """
         began = time.monotonic()
         with read_only(self._engine) as connection:
@@ -75,11 +76,11 @@ class Reader:
 
     @property
     def age_s(self) -> float:
-        """The seconds since the database was last known to agree with ``directory``."""
+        """The seconds since ``directory`` was last known to agree with the database."""
         return time.monotonic() - self._current_at
 
     def run(self) -> None:
-        """Read until ``end``. Errors of the database are logged, and reading is tried again."""
+        """Read regularly until ``end`` is called. Database errors are logged, and the next reading is tried."""
         reachable = True
         while True:
             began = time.monotonic()
@@ -109,14 +110,17 @@ def reply(
     now: Callable[[], float] = time.time,
     stale_s: int | None = None,
 ) -> bytes | None:
-    """Return the datagram that answers another one, or None if it gets no answer.
+    """Return the datagram that answers a query, or None if the query gets no answer.
+
+    A query with a wrong signature, time or format gets no answer, and no query gets one before the inventory was
+    read.
 
     Args:
-        datagram: what was received.
-        key: the key of queries and answers.
-        directory: what to answer from; None: nothing was read yet.
-        now: the present time, in seconds since 1970.
-        stale_s: the age of ``directory`` if it is too old to be taken for current; None: it is current.
+        datagram: the received datagram.
+        key: the key that signs queries and answers.
+        directory: the inventory; None if it was not read yet.
+        now: returns the present time in seconds since 1970.
+        stale_s: the age of ``directory`` in seconds if the answer must contain it, otherwise None.
     """
     try:
         message, salt = unpack(datagram, key)
@@ -127,7 +131,7 @@ def reply(
         kind, wanted = message.get("type"), message.get("rsalt")
         if message["protocol"] != PROTOCOL or type(kind) is not int or not isinstance(wanted, str):
             return None
-        wanted.encode()  # a lone surrogate cannot be signed
+        wanted.encode()  # raises UnicodeEncodeError for a text that cannot be signed
         query_type = QueryType(kind)
     except (NotSigned, ValueError, OverflowError):
         return None
@@ -161,7 +165,7 @@ def serve(
             answer = _reply_whatever_happens(datagram, key, reader.directory, stale_s)
             if answer is not None:
                 bound.sendto(answer, sender)
-        except OSError as error:  # nothing came, or the client is gone
+        except OSError as error:  # no datagram came, or the client cannot be reached
             if not isinstance(error, TimeoutError):
                 log.debug("confd_not_sent", error=str(error))
 
@@ -169,7 +173,7 @@ def serve(
 def _reply_whatever_happens(
     datagram: bytes, key: bytes, directory: Directory | None, stale_s: int | None
 ) -> bytes | None:
-    """Return the answer to a datagram; an error of this program costs the answer and not the program."""
+    """Return the answer to a datagram. An unexpected exception is logged, and None is returned."""
     try:
         return reply(datagram, key, directory, stale_s=stale_s)
     except Exception:

@@ -1,4 +1,4 @@
-"""The lock of a data directory, which lets only one process use it."""
+"""The lock of a data directory, so that only one process uses the directory."""
 
 import fcntl
 import os
@@ -8,7 +8,12 @@ from pathlib import Path
 
 
 class DataDirectoryInUse(Exception):
-    """Another process uses this data directory."""
+    """Another process uses this data directory.
+
+    Attributes:
+        data_dir: the directory.
+        holder: the id of that process as text; empty if unknown.
+    """
 
     def __init__(self, data_dir: Path, holder: str) -> None:
         self.data_dir, self.holder = data_dir, holder
@@ -17,12 +22,12 @@ class DataDirectoryInUse(Exception):
 
 @contextmanager
 def exclusive(data_dir: Path) -> Iterator[None]:
-    """Lock the data directory for this process, and create a missing directory.
+    """Create the data directory if it is missing, and lock it for this process during the block.
 
-    The kernel releases the lock when the process ends, however it ends.
+    The kernel releases the lock when the process ends, even if it is killed.
 
     Raises:
-        DataDirectoryInUse: another process holds it.
+        DataDirectoryInUse: another process has the lock.
     """
     data_dir.mkdir(parents=True, exist_ok=True)
     with (data_dir / "lock").open("a+") as lock:

@@ -1,7 +1,8 @@
-"""A PostgreSQL server of this service: binaries from the ``embedded`` extra, data in one directory.
+"""A PostgreSQL server for this service, with the programs of the ``embedded`` extra.
 
-It listens on a Unix socket only, in a directory that no other account may enter. Killing it, or
-the process that started it, at any moment loses nothing that was committed; the next start takes over.
+The data is in one directory. The server listens only on a Unix socket, in a directory that no other account may
+enter. If the server or the process that started it is killed, no committed data is lost, and the next start
+recovers.
 """
 
 import hashlib
@@ -23,7 +24,7 @@ from bulkdeploy.embedded.system_account import make_readable, make_traversable, 
 SUPERUSER = "bulkdeploy"
 PORT = 5432
 LONGEST_SOCKET_PATH = 100
-"""Bytes; the kernel's own limit is 104 (macOS) or 108 (Linux)."""
+"""The most bytes of a socket's path; the kernel allows 104 (macOS) or 108 (Linux)."""
 
 START_SECONDS = 60.0
 STOP_SECONDS = 8.0
@@ -46,11 +47,11 @@ UNSAFE_FOR_TESTS: Mapping[str, str] = {
     "synchronous_commit": "off",
     "shared_buffers": "128MB",
 }
-"""Settings of a server whose data is not needed after a power cut."""
+"""Settings of a server whose data may be lost after a power failure."""
 
 
 def binaries() -> Path:
-    """Return the folder with ``postgres`` and ``initdb``.
+    """Return the directory with ``postgres`` and ``initdb``.
 
     Raises:
         ServerFailed: the ``embedded`` extra is not installed.
@@ -66,19 +67,19 @@ def binaries() -> Path:
 class PostgresServer:
     """A PostgreSQL server on ``data_dir``, which is created if it is missing.
 
-    The caller must hold the directory's lock.
+    The caller must have the lock of the directory (``data_lock``).
     """
 
     data_dir: Path
     log_file: Path
     settings: Mapping[str, str] = field(default_factory=dict)
     sync: bool = True
-    """False only for data that may be lost: initdb then skips its final flush."""
+    """Whether initdb writes all data to disk before it ends; False only for data that may be lost."""
 
     process: subprocess.Popen[bytes] | None = None
     _account: SystemAccount | None = None
     _log_start: int = 0
-    """Where this start's lines begin in the log."""
+    """The position in the log file at which the lines of this start begin."""
 
     def __post_init__(self) -> None:
         self.data_dir = self.data_dir.absolute()
@@ -89,23 +90,27 @@ class PostgresServer:
 
     @property
     def socket_dir(self) -> Path:
-        """The directory of the socket: the data directory, or a short path if that is too long."""
+        """The directory of the socket: the data directory, or a temporary directory if that path is too long."""
         if len(os.fsencode(self.data_dir / f".s.PGSQL.{PORT}")) <= LONGEST_SOCKET_PATH:
             return self.data_dir
         name = hashlib.sha256(os.fsencode(self.data_dir.resolve())).hexdigest()[:16]
         return Path(tempfile.gettempdir()) / f"bulkdeploy-{name}"
 
     def start(self) -> None:
-        """Launch the server and wait until it takes connections.
+        """Start the server and wait until it accepts connections.
 
         Raises:
-            ServerFailed: it ended or was not ready within START_SECONDS.
+            ServerFailed: the server ended, or was not ready within START_SECONDS.
         """
         self.launch()
         self.wait_until_ready()
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start the server without waiting; data files are made and leftovers stopped first."""
+        """Start the server without waiting, and return its process.
+
+        Missing data files are created first, and a server that a killed process left running on this directory is
+        stopped.
+        """
         self._account = server_account()
         self._prepare_folders()
         self._stop_leftover()
@@ -119,14 +124,16 @@ class PostgresServer:
         return self.process
 
     def is_ready(self) -> bool:
-        """Return whether the server reports in its lock file that it is ready."""
+        """Return whether the server's lock file says that the server is ready."""
         if self.process is None or self.process.poll() is not None:
             return False
         lines = self._lock_file_lines()
         return len(lines) >= 8 and lines[0].strip() == str(self.process.pid) and lines[7].strip() == "ready"
 
     def wait_until_ready(self) -> None:
-        """Wait for ``is_ready``; a server that ends because an old one still dies is started again.
+        """Wait until the server is ready.
+
+        If the server ends because an older one has not ended yet, it is started again.
 
         Raises:
             ServerFailed: see ``start``.
@@ -143,7 +150,7 @@ class PostgresServer:
             time.sleep(POLL_SECONDS)
 
     def stop(self) -> None:
-        """Stop the server: fast shutdown, then kill. Harmless when it does not run."""
+        """Stop the server with SIGINT, and kill it after STOP_SECONDS. Does nothing if no server runs."""
         if self.process is not None:
             stop(self.process, signal.SIGINT, patience_seconds=STOP_SECONDS)
             self.process = None
@@ -165,16 +172,13 @@ class PostgresServer:
             self._give_to_account(self.socket_dir)
 
     def _make_data_files(self) -> None:
-        """Run initdb in a temporary directory and rename the result.
-
-        So incomplete data files are never used.
-        """
+        """Run initdb in a temporary directory and rename the result, so that incomplete files are never used."""
         fresh = self.data_dir.with_name(self.data_dir.name + ".new")
         shutil.rmtree(fresh, ignore_errors=True)
         fresh.mkdir(mode=0o700)
         self._give_to_account(fresh)
         arguments: list[str | Path] = [binaries() / "initdb", "-D", fresh, "-U", SUPERUSER, "--auth=trust"]
-        # The server's own C.UTF-8 sorts alike on every machine, whatever locales that has.
+        # The server's own C.UTF-8 sorts in the same way on every machine.
         arguments += ["--encoding=UTF8", "--locale=C", "--locale-provider=builtin", "--builtin-locale=C.UTF-8"]
         arguments += ["--no-instructions"]
         arguments += [] if self.sync else ["--no-sync"]
@@ -199,7 +203,7 @@ class PostgresServer:
     def _stop_leftover(self) -> None:
         """Stop a server that a killed process left running on this data directory.
 
-        Remove its lock file if it is dead.
+        If the process in the server's lock file is another program, the lock file is deleted.
         """
         import psutil  # noqa: PLC0415 - comes with the extra, as the server does
 
@@ -210,10 +214,10 @@ class PostgresServer:
             process = psutil.Process(int(lines[0]))
             ours = str(self.data_dir) in process.cmdline()
         except psutil.NoSuchProcess:
-            return  # PostgreSQL itself cleans up, and checks that no backend lives on
+            return  # PostgreSQL itself removes the file, and checks that no old session runs
         except psutil.AccessDenied:
             ours = False
-        if not ours:  # the pid went to a stranger; PostgreSQL would take it for itself
+        if not ours:  # the pid belongs to another program now; PostgreSQL would think it is a server
             (self.data_dir / "postmaster.pid").unlink(missing_ok=True)
             return
         for leave in (signal.SIGINT, signal.SIGQUIT, signal.SIGKILL):

@@ -1,4 +1,4 @@
-"""Child processes that never outlive the process that started them."""
+"""Child processes that end when the process that started them ends."""
 
 import contextlib
 import ctypes
@@ -15,12 +15,12 @@ PR_SET_PDEATHSIG = 1
 
 
 class ServerFailed(Exception):
-    """A server did not start; carries the end of its log."""
+    """A server did not start. The text contains the end of its log."""
 
 
 @dataclass(frozen=True, slots=True)
 class SystemAccount:
-    """The operating system's account that a child runs as, by number."""
+    """The user id and the group id that a child process runs with."""
 
     uid: int
     gid: int
@@ -55,7 +55,7 @@ def spawn(
 
     def prepare() -> None:
         end_with_parent(death_signal)
-        if os.getppid() != parent:  # the parent died between fork and the wish
+        if os.getppid() != parent:  # the parent ended before end_with_parent was called
             os._exit(1)
 
     return subprocess.Popen(  # noqa: S603 - arguments are built by this package
@@ -74,7 +74,7 @@ def spawn(
 
 
 def stop(process: subprocess.Popen[bytes], stop_signal: signal.Signals, *, patience_seconds: float) -> None:
-    """Send ``stop_signal``, wait up to ``patience_seconds``, then kill. Return when the process has ended."""
+    """Send ``stop_signal`` to a process, and kill it after ``patience_seconds``. Returns when it has ended."""
     if process.poll() is None:
         process.send_signal(stop_signal)
     with contextlib.suppress(subprocess.TimeoutExpired):

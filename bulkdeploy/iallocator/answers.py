@@ -1,6 +1,6 @@
-"""Answers to requests for the nodes of new and of placed instances (one file: they share placing and removing).
+"""Answers to requests for nodes of new and placed instances (one file: they share placing and removing).
 
-Each takes the request's members and gives what the protocol calls ``result``, with a line of information.
+Each function takes the members of a request and returns the protocol's ``result`` with an information line.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from bulkdeploy.iallocator.rules import Scope
 
 
 class Refused(Exception):
-    """Raised if a request as a whole cannot be fulfilled. Ganeti shows the text to the user."""
+    """The request cannot be fulfilled. Ganeti shows the text to the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,10 @@ class Answer:
 class Work:
     """The cluster and the planner with which requests are answered.
 
-    ``pairs`` means that the answer to a bulk request lists failed instances together with the reason.
+    Attributes:
+        cluster: the cluster of the request.
+        placing: places instances on the cluster.
+        pairs: whether the answer to a bulk request lists failed instances as pairs of name and reason.
     """
 
     cluster: GanetiCluster
@@ -38,10 +41,10 @@ class Work:
     pairs: bool = False
 
     def instance(self, name: str) -> Instance:
-        """Return a placed instance.
+        """Return the placed instance with this name.
 
         Raises:
-            MalformedDocument: there is none of this name.
+            MalformedDocument: the cluster has no such instance.
         """
         found = self.cluster.document.instances.get(name)
         if found is None:
@@ -49,21 +52,21 @@ class Work:
         return found
 
     def node(self, name: str) -> int:
-        """Return the position of a node.
+        """Return the index of the node with this name.
 
         Raises:
-            MalformedDocument: there is none of this name.
+            MalformedDocument: the cluster has no such node.
         """
         if name not in self.cluster.position:
             raise MalformedDocument(f"node {name!r} is not in the cluster")
         return self.cluster.position[name]
 
     def names(self, nodes: Sequence[int]) -> list[str]:
-        """Return the names of nodes."""
+        """Return the names of the nodes with these indexes."""
         return [self.cluster.names[node] for node in nodes]
 
     def group(self, node: int) -> frozenset[int]:
-        """Return the group of a node, alone."""
+        """Return a set with the index of the node's group."""
         return frozenset({int(self.cluster.group_of[node])})
 
 
@@ -75,7 +78,7 @@ def allocate(work: Work, request: Members) -> Answer:
 
     Raises:
         MalformedDocument: the request lacks a member.
-        Refused: it fits nowhere.
+        Refused: no nodes can take the instance.
     """
     found = _place(work, request, _scope(work, request))
     if isinstance(found, Refusal):
@@ -84,14 +87,16 @@ def allocate(work: Work, request: Members) -> Answer:
 
 
 def multi_allocate(work: Work, request: Members) -> Answer:
-    """Return nodes for several new instances in their order. Instances with more memory are placed first.
+    """Return nodes for several new instances.
 
-    A partial answer is possible only for a request that names a group. Otherwise Ganeti creates all instances or
+    Instances with more memory are placed first.
+
+    The answer may leave out instances only if the request names a group. Otherwise Ganeti creates all instances or
     none.
 
     Raises:
-        MalformedDocument: the request, or one of the instances, lacks a member.
-        Refused: one fits nowhere, and no group is named.
+        MalformedDocument: the request or one of its instances lacks a member.
+        Refused: no nodes can take one of the instances, and the request names no group.
     """
     given = get(request, "instances", list, "the request")
     batch = _Batch(work, request, given, [wanted_instance(one) for one in given])
@@ -105,17 +110,24 @@ def multi_allocate(work: Work, request: Members) -> Answer:
 
 
 PASSES = 10
-"""Passes over the instances of a bulk request in which each may go elsewhere, at most."""
+"""The most passes over the instances of a bulk request in which each may move to better nodes."""
 
 MOST_PAIRS = 2_000_000
-"""Instances times nodes squared up to which other orders and more passes are tried."""
+"""The most instances, times the square of the number of nodes, for which several passes are made."""
 
 Found: TypeAlias = dict[int, list[int] | Refusal]
 
 
 @dataclass(frozen=True, slots=True)
 class _Batch:
-    """The instances of a bulk request, as members and read, and where they go."""
+    """The instances of a bulk request.
+
+    Attributes:
+        work: the cluster and the planner.
+        request: the members of the request.
+        given: the members of each instance.
+        instances: the parsed instances, in the same order.
+    """
 
     work: Work
     request: Members
@@ -123,14 +135,16 @@ class _Batch:
     instances: Sequence[Instance]
 
     def place(self, order: Sequence[int]) -> Found:
-        """Place the instances in this order. Instances for which no nodes are found are omitted from the result."""
+        """Place the instances in this order, and return the nodes or the refusal of each, by index."""
         found: Found = {}
         hopeless: dict[tuple[Any, ...], Refusal] = {}
         for at in order:
             instance = self.instances[at]
             alike = (replace(instance, name=""), self.scope(at))
             nodes = hopeless.get(alike) or _place(self.work, self.given[at], self.scope(at))
-            if isinstance(nodes, Refusal):  # what found no nodes once finds none later: nothing becomes free
+            if isinstance(
+                nodes, Refusal
+            ):  # an equal instance will not fit later either, because no resources become free
                 hopeless[alike] = nodes = replace(nodes, instance=instance)
             else:
                 self.work.cluster.place(instance, nodes)
@@ -138,10 +152,10 @@ class _Batch:
         return found
 
     def improve(self, found: Found, order: Sequence[int]) -> Found:
-        """Lower the cluster score of placed instances; as many stay placed.
+        """Move placed instances to lower the cluster score, and return the nodes of all instances.
 
-        No order of placing is the best for all clusters, so the order of the request is tried, too. Then each
-        instance goes where the cluster scores less, until none does.
+        No order of placing is best for all clusters, so the order of the request is tried too, if all instances
+        were placed. Then each instance moves to nodes that lower the score, until no move does.
         """
         small = len(self.instances) * len(self.work.cluster.nodes) ** 2 <= MOST_PAIRS
         self._descend(found, PASSES if small else 1)
@@ -182,7 +196,7 @@ class _Batch:
                 self.work.cluster.take_away(self.instances[at], nodes)
 
     def scope(self, at: int) -> Scope:
-        """Return where an instance may go, by the request and by its own members."""
+        """Return the nodes where an instance may be placed, by the members of the request and the instance."""
         return _scope(self.work, {**self.request, **self.given[at]})
 
 
@@ -209,11 +223,11 @@ def _bulk_answer(
 
 
 def relocate(work: Work, request: Members) -> Answer:
-    """Return another secondary for a mirrored instance, or another primary for one on shared storage.
+    """Return another secondary node for a mirrored instance, or another primary for one on shared storage.
 
     Raises:
-        MalformedDocument: the request lacks a member, or does not fit the instance.
-        Refused: the instance cannot be moved, or fits nowhere else.
+        MalformedDocument: the request lacks a member, or does not match the instance.
+        Refused: the instance cannot be moved, or no other node can take it.
     """
     instance = work.instance(get(request, "name", str, "the request"))
     leaving = frozenset(work.node(name) for name in strings(request, "relocate_from", "the request"))
@@ -231,11 +245,11 @@ def relocate(work: Work, request: Members) -> Answer:
 
 
 def allocate_secondary(work: Work, request: Members) -> Answer:
-    """Return a secondary node for an instance without a secondary node.
+    """Return a secondary node for an instance that has none.
 
     Raises:
         MalformedDocument: the request lacks a member.
-        Refused: no node takes it.
+        Refused: the instance has a secondary node, or no node can become one.
     """
     instance = work.instance(get(request, "name", str, "the request"))
     nodes = work.cluster.nodes_of(instance)
@@ -249,13 +263,13 @@ def allocate_secondary(work: Work, request: Members) -> Answer:
 
 
 def multi_evacuate(work: Work, request: Members) -> Answer:
-    """Return new secondaries for all instances that have theirs on given nodes.
+    """Return new secondary nodes for all instances whose secondary node is one of the given nodes.
 
-    (node-evacuate replaced this request.).
+    In newer releases of Ganeti, node-evacuate replaces this request.
 
     Raises:
         MalformedDocument: the request lacks a member.
-        Refused: one of them finds none.
+        Refused: there is no new secondary node for one of the instances.
     """
     leaving = frozenset(work.node(name) for name in strings(request, "evac_nodes", "the request"))
     moved, failed = [], []
@@ -283,7 +297,10 @@ def new_secondary(
 
 
 def new_primary(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
-    """Move an instance on shared storage to another node of its group, and return the new nodes."""
+    """Move an instance on shared storage to another node of its group, and return the instance's nodes.
+
+    If no node is suitable, the instance stays and the refusal is returned.
+    """
     work.cluster.take_away(instance, nodes)
     leaving = frozenset(nodes) | work.cluster.closed_to(nodes[0])
     found = work.placing.primary(instance, Scope(work.group(nodes[0])), leaving=leaving)
@@ -291,17 +308,23 @@ def new_primary(work: Work, instance: Instance, nodes: Sequence[int]) -> list[in
 
 
 def exchanged(work: Work, instance: Instance, nodes: Sequence[int]) -> list[int] | Refusal:
-    """Exchange the primary and the secondary node of an instance, and return the new nodes."""
+    """Exchange the primary and the secondary node of an instance, and return the instance's nodes.
+
+    If the secondary cannot run the instance, the instance stays and the refusal is returned.
+    """
     if nodes[1] in work.cluster.closed_to(nodes[0]):
         source, destination = work.names(nodes)
-        return Refusal(instance, f"migration tags let nothing move from node {source} to node {destination}")
+        return Refusal(instance, f"migration tags forbid migrations from node {source} to node {destination}")
     work.cluster.take_away(instance, nodes)
     found = work.placing.runs(replace(instance, disk_space=0, spindles=0), nodes[1])
     return _moved(work, instance, nodes, found or [nodes[1], nodes[0]])
 
 
 def all_new(work: Work, instance: Instance, nodes: Sequence[int], groups: frozenset[int]) -> list[int] | Refusal:
-    """Move an instance to entirely different nodes of these groups, and return the new nodes."""
+    """Move an instance to entirely different nodes of these groups, and return the instance's nodes.
+
+    If no nodes are suitable, the instance stays and the refusal is returned.
+    """
     work.cluster.take_away(instance, nodes)
     leaving = frozenset(nodes) if instance.mirrored else frozenset(nodes) | work.cluster.closed_to(nodes[0])
     found = work.placing.find(instance, Scope(groups), leaving=leaving, mirrored=instance.mirrored)
@@ -340,7 +363,7 @@ def _failed(work: Work, failed: Sequence[Refusal]) -> list[Any]:
 
 
 MOST_SHOWN = 5
-"""Refusals in a line of information."""
+"""The most refusals in a line of information."""
 
 
 def _summary(failed: Sequence[Refusal]) -> str:

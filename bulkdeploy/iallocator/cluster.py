@@ -1,7 +1,7 @@
-"""A Ganeti cluster as placement needs it: nodes as hosts, node groups as clusters, and the usage of instances.
+"""A Ganeti cluster in the form that placement needs: nodes as hosts, node groups as clusters.
 
-Nodes and groups are numbered in the order of their names, which are their ids for placement. It changes as
-instances are placed and taken away; each snapshot shows the state of its moment.
+Nodes and groups are identified by their index in the order of their names. The usage changes as instances are
+placed and removed. A snapshot is a copy of the state at its time.
 """
 
 from collections import defaultdict
@@ -15,21 +15,21 @@ from bulkdeploy.placement.model import ClusterColumns, Flags, HostColumns, Ints,
 
 
 class GanetiCluster:
-    """Nodes as columns, in MiB.
+    """The nodes of a cluster, one array element per node, with amounts in MiB.
 
     Attributes:
-        free_disk, free_spindles: what is left on each node.
-        exclusive, exclusive_groups: the nodes, and the groups of nodes, with exclusive storage.
-        spindles_used, spindle_limit: of nodes that share spindles.
-        secondaries: how many instances have each node as their secondary.
-        peers: the memory that instances with primary p (row) and secondary s (column) use.
-        reserve: the most memory that any one node's failure would bring to each node.
-        vcpus_used: what nodes reserve, and what primaries have.
-        locations: per node, its location tags.
-        location_cost: per node, what its primaries' locations cost (``cluster_score``).
-        tagged: per tag, how many primaries with it each node has.
-        primaries: per node, the instances that it runs, by name.
-        largest_memory: the most memory that an instance used so far.
+        free_disk, free_spindles: the unused amounts of each node.
+        exclusive, exclusive_groups: which nodes, and which groups, have exclusive storage.
+        spindles_used, spindle_limit: for nodes that share spindles.
+        secondaries: the number of instances that have each node as their secondary.
+        peers: the memory of the instances with primary p (row) and secondary s (column).
+        reserve: the memory that each node needs if the worst other node fails.
+        vcpus_used: the CPUs that each node reserves, and those of its primaries.
+        locations: the location tags of each node.
+        location_cost: the cost of the locations of each node's primaries (``cluster_score``).
+        tagged: for each tag, the number of each node's primaries with the tag.
+        primaries: the instances that run on each node, by name.
+        largest_memory: the most memory of any instance so far.
     """
 
     def __init__(self, document: Document) -> None:
@@ -65,17 +65,17 @@ class GanetiCluster:
         self._secondary_vcpus = np.zeros(count, dtype=np.int64)
         for instance in document.instances.values():
             self._count(instance, self._positions(instance.nodes), 1)
-            if instance.admin_state == "down":  # not in the node's free memory, but it may start at any time
+            if instance.admin_state == "down":  # does not reduce the node's free memory, but may start at any time
                 self._hosts.memory_used[self.position[instance.nodes[0]]] += instance.memory
 
     @property
     def free_memory(self) -> Ints:
-        """The free memory of each node, of which placement leaves 1 MiB."""
+        """The free memory of each node. Placement leaves 1 MiB of it unused."""
         return self._hosts.memory_limit + 1 - self._hosts.memory_used
 
     @property
     def vcpus_used(self) -> Ints:
-        """The CPUs that nodes reserve, and those of their primaries."""
+        """The CPUs that each node reserves, and those of its primaries."""
         return self._hosts.cpu_used
 
     @property
@@ -84,15 +84,15 @@ class GanetiCluster:
         return self._hosts.vms_used
 
     def desired_locations(self, instance: Instance) -> frozenset[str]:
-        """Return the location tags that an instance wants its primary to have."""
+        """Return the location tags that the instance's primary node should have."""
         prefixes = self.document.desired_location_prefixes
         return frozenset(tag for tag in instance.tags if tag.startswith(prefixes))
 
     def closed_to(self, source: int) -> frozenset[int]:
-        """Return the nodes to which the cluster's migration tags allow no move from ``source``.
+        """Return the nodes to which the cluster's migration tags forbid a migration from ``source``.
 
-        A node accepts the move if, for each migration tag of the source, the node has this tag or a tag to which
-        moves from it are allowed.
+        A node accepts the migration if, for each migration tag of the source, the node has the same tag or a tag to
+        which migrations from it are allowed.
         """
         document = self.document
         prefixes = document.migration_prefixes
@@ -111,13 +111,13 @@ class GanetiCluster:
 
     @property
     def free_vcpus(self) -> Ints:
-        """The number of further virtual CPUs that the ratio of each node's group allows."""
+        """The number of further virtual CPUs that the CPU ratio of each node's group allows."""
         return self._hosts.cpu_limit - self._hosts.cpu_used
 
     def snapshot(self, *, with_reserve: bool) -> ZoneSnapshot:
-        """Return the cluster as a snapshot for the placement of a primary.
+        """Return a snapshot for the placement of a primary.
 
-        With ``with_reserve``, memory that the failure of a peer would need on a node counts as used.
+        With ``with_reserve``, the memory that a node needs if another node fails counts as used.
         """
         hosts = self._hosts
         if with_reserve:
@@ -125,11 +125,10 @@ class GanetiCluster:
         return self._snapshot(hosts)
 
     def snapshot_without(self, primary: int) -> ZoneSnapshot:
-        """Return the cluster for a secondary, as if this primary had failed.
+        """Return a snapshot for the placement of a secondary, as if the node ``primary`` had failed.
 
-        Its instances then run on their secondaries.
-
-        As CPU in use all secondaries count, so that they are spread, too.
+        Its instances then run on their secondary nodes. The CPUs of all secondaries count as used, so that
+        secondaries are spread too.
         """
         hosts = self._hosts
         memory = hosts.memory_used + self.peers[primary]
@@ -140,11 +139,11 @@ class GanetiCluster:
         self._use(instance, nodes, 1)
 
     def take_away(self, instance: Instance, nodes: Sequence[int]) -> None:
-        """Undo ``place``, or remove an instance that the request lists as placed."""
+        """No longer count an instance as placed on these nodes."""
         self._use(instance, nodes, -1)
 
     def nodes_of(self, instance: Instance) -> list[int]:
-        """Return the nodes of a placed instance in the document."""
+        """Return the indexes of the nodes on which the request says that the instance is placed."""
         return self._positions(instance.nodes)
 
     def _use(self, instance: Instance, nodes: Sequence[int], sign: int) -> None:
@@ -235,4 +234,4 @@ def _ints(values: Sequence[int]) -> Ints:
 
 _NONE = np.zeros(0, dtype=np.int64)
 _NO_POOLS = PoolColumns(_NONE, _NONE, _NONE, np.zeros(0, dtype=bool), _NONE, _NONE, _NONE, ())
-"""Disks are rules here: each node has its one free space."""
+"""No storage pools, because the rules of this package check the disk space of nodes."""

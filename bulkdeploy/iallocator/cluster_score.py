@@ -52,11 +52,11 @@ class GroupScore:
         )
 
     def of_primaries(self, instance: Instance) -> Floats:
-        """Return the score with the instance on each node, without a secondary."""
+        """Return the score for each node as the primary of the instance, without a secondary."""
         return self._score(instance, np.arange(len(self.nodes)), pair=False)
 
     def of_pairs(self, instance: Instance, primaries: Ints) -> Floats:
-        """Return the score with the instance on each of these nodes (a line) and each node as its secondary."""
+        """Return the score for each of these primaries (row) with each node as the secondary (column)."""
         return self._score(instance, primaries, pair=True)
 
     def now(self) -> float:
@@ -90,9 +90,9 @@ class GroupScore:
         )
 
     def _columns(self) -> list[tuple[int, Floats]]:
-        """Return the values that are to be spread, each with its weight.
+        """Return the values whose standard deviation counts, with their weights.
 
-        Memory, disk, CPUs, spindles, primaries, instances.
+        The order is memory, disk, CPUs, spindles, primaries, instances.
         """
         cluster, nodes = self._cluster, self.nodes
         free_disk = np.where(
@@ -109,7 +109,7 @@ class GroupScore:
         ]
 
     def _added(self, instance: Instance) -> list[tuple[Floats, Floats]]:
-        """Return the amounts that an instance adds to each column on its primary and on its secondary."""
+        """Return, for each column, what the instance adds on its primary and on its secondary."""
         one, nothing = np.ones(len(self.nodes)), np.zeros(len(self.nodes))
         taken = np.where(self._exclusive, -instance.spindles / self._spindles, -instance.disk_space / self._disk)
         disk = np.where(self._has_disk, taken, 0.0)
@@ -125,7 +125,7 @@ class GroupScore:
         ]
 
     def _score(self, instance: Instance, primaries: Ints, *, pair: bool) -> Floats:
-        """Return the score of the group with the instance on each primary, or on each pair of nodes with ``pair``.
+        """Return the score for each primary, or for each pair of a primary and a secondary with ``pair``.
 
         A row is a primary and a column a secondary. The caller must ignore pairs of a node with itself.
         """
@@ -134,7 +134,7 @@ class GroupScore:
         reserve = self._cluster.reserve[self.nodes]
 
         def spread(weight: int, values: Floats, first: Floats, second: Floats) -> Floats:
-            """Return the weighted deviation with ``first`` added on the primary and ``second`` on the secondary."""
+            """Return the weighted deviation after adding ``first`` to the primary, ``second`` to the secondary."""
             at, of = first[primaries], values[primaries]
             total, squares = values.sum() + at, (values**2).sum() + at * (2 * of + at)
             if pair:
@@ -160,16 +160,13 @@ class GroupScore:
         return found
 
     def _more_reserved(self, memory: int, primaries: Ints, reserve: Ints) -> Floats:
-        """Return how much more memory each secondary keeps for the failure of each primary."""
+        """Return the additional memory that each secondary must reserve for the failure of each primary."""
         kept = self._cluster.peers[np.ix_(self.nodes[primaries], self.nodes)] + memory
         more: Floats = np.maximum(kept - reserve, 0).astype(np.float64)
         return more
 
     def _failing(self, memory: int, primaries: Ints, reserve: Ints, reserved: Floats, *, pair: bool) -> Floats:
-        """Return the number of instances on nodes without memory for the failure of a peer.
-
-        Such a node's free memory does not exceed the memory that the failure would need there.
-        """
+        """Return the number of instances on nodes without enough free memory for the failure of another node."""
         held = self._cluster.vms_used[self.nodes] + self._cluster.secondaries[self.nodes]
         free = self._cluster.free_memory[self.nodes]
         fails = free <= reserve
@@ -183,7 +180,7 @@ class GroupScore:
         return both
 
     def _of_primary(self, instance: Instance) -> Floats:
-        """Return the cost of exclusion tags and desired locations on each node."""
+        """Return the cost of exclusion tags and desired locations if the instance runs on each node."""
         cluster = self._cluster
         cost = np.zeros(len(self.nodes))
         for tag in instance.tags:

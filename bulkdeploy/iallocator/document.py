@@ -1,8 +1,8 @@
-"""An allocator request of Ganeti, parsed and checked: groups, nodes, instances (one file: one document).
+"""An allocator request of Ganeti: groups, nodes and instances, parsed and checked (one file: one document).
 
-Ganeti's doc/iallocator.rst, version 2 of the protocol, says what is in it. Amounts are MiB. Members that no answer
-depends on (addresses, operating systems) are not read. It is read by hand because a schema library would take
-longer to load than an allocation takes.
+Ganeti's doc/iallocator.rst, version 2 of the protocol, describes the request. Amounts are in MiB. Members that no
+answer depends on, such as addresses, are not read. No schema library is used, because loading one takes longer than
+an allocation.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,21 +19,28 @@ DESIRED_LOCATION_PREFIX = "htools:desiredlocation:"
 MIGRATION_PREFIX = "htools:migration:"
 ALLOWED_MIGRATION_PREFIX = "htools:allowmigration:"
 ALLOC_POLICIES = ("preferred", "last_resort", "unallocable")
-"""Of groups, in the order in which they are tried; the last never takes new instances by itself."""
+"""The allocation policies of groups, in the order in which groups are tried.
+
+Groups with the last one get new instances only if a request names the group.
+"""
 
 ON_NODES = ("plain", "drbd")
-"""Disk templates whose disks take room of nodes."""
+"""The disk templates whose disks use the disk space of nodes."""
 
 
 class MalformedDocument(Exception):
-    """The document is not one of the protocol; the text names the member and the rule."""
+    """The document does not follow the protocol. The text names the member and the rule."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstancePolicy:
-    """The policy of a group.
+    """The instance policy of a group.
 
-    Each instance must be within one of the pairs of bounds, and have an allowed template.
+    Attributes:
+        bounds: pairs of minimum and maximum amounts; an instance must be within one of the pairs.
+        templates: the allowed disk templates.
+        vcpu_ratio: the most virtual CPUs per CPU of a node.
+        spindle_ratio: the most spindle use per spindle of a node.
     """
 
     bounds: tuple[tuple[Mapping[str, int], Mapping[str, int]], ...]
@@ -55,9 +62,9 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Node:
-    """A node of the request.
+    """A node in the request.
 
-    All amounts are 0 if the node is offline or accepts no instances, because Ganeti omits them.
+    All amounts are 0 if the node is offline or accepts no instances, because Ganeti leaves them out.
     """
 
     name: str
@@ -79,12 +86,13 @@ class Node:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """An instance that is placed or is to be placed. ``nodes`` are its primary and its secondary node.
+    """An instance that is placed or that must be placed.
 
     Attributes:
-        disk_space: MiB that its disks take of each of its nodes; 0 outside of volume groups, as Ganeti counts.
-        spindles: spindles that its disks take of each of its nodes with exclusive storage, whatever the template.
-        names_spindles: whether each disk names its number of spindles, as nodes with exclusive storage require.
+        disk_space: the MiB that the instance's disks use on each of its nodes; 0 for disks that are not on nodes.
+        spindles: the spindles that the disks use on each node with exclusive storage.
+        names_spindles: whether each disk has a number of spindles, which nodes with exclusive storage require.
+        nodes: the primary node, and the secondary if there is one; empty for a new instance.
     """
 
     name: str
@@ -103,33 +111,35 @@ class Instance:
 
     @property
     def mirrored(self) -> bool:
-        """Return whether the instance has a secondary node."""
+        """Whether the instance has, or needs, a secondary node."""
         return self.template == "drbd"
 
     @property
     def is_local(self) -> bool:
-        """Return whether the instance's disks take space of nodes."""
+        """Whether the instance's disks use disk space of nodes."""
         return self.template in ON_NODES
 
     @property
     def movable(self) -> bool:
-        """Return whether another node can run the instance with its disks."""
+        """Whether another node can run the instance with its disks."""
         return self.template not in ("plain", "file")
 
     @property
     def uses_memory(self) -> bool:
-        """Return whether memory is reserved for the instance, which holds unless it is marked offline."""
+        """Whether memory is reserved for the instance, which is the case unless it is marked offline."""
         return self.admin_state != "offline"
 
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """A parsed request. The member ``request`` is parsed later, by the function for the type of the request.
+    """A parsed request.
+
+    The function for the request's type parses the member ``request`` later.
 
     Attributes:
-        exclusion_prefixes, location_prefixes, desired_location_prefixes, migration_prefixes: of tags of instances
-            or nodes, as the cluster's tags name them.
-        allowed_migrations: pairs of migration tags of a source and of a destination.
+        exclusion_prefixes, location_prefixes, desired_location_prefixes, migration_prefixes: the prefixes of tags
+            with a special meaning, which the cluster's tags define.
+        allowed_migrations: pairs of migration tags: of the source and of the destination.
     """
 
     exclusion_prefixes: tuple[str, ...]
@@ -144,10 +154,12 @@ class Document:
 
 
 def read_document(given: object) -> Document:
-    """Check a parsed document.
+    """Return a request as a Document.
+
+    ``given`` is the JSON document.
 
     Raises:
-        MalformedDocument: a member is missing, of another type, or names what is not there.
+        MalformedDocument: a member is missing, has a wrong type, or names an object that does not exist.
     """
     members = _members(given, "the document")
     version = members.get("version", VERSION)
@@ -174,20 +186,22 @@ def read_document(given: object) -> Document:
 
 
 def wanted_instance(given: object) -> Instance:
-    """Return an instance that is to be placed, of an allocate request.
+    """Return the instance that the members of an allocation request describe.
 
     Raises:
-        MalformedDocument: see ``read_document``.
+        MalformedDocument: a member is missing or has a wrong type.
     """
     members = _members(given, "an instance")
     return _instance(get(members, "name", str, "an instance"), members)
 
 
 def get(members: Members, key: str, kind: type[T], owner: str) -> T:
-    """Return a member that must be there and of a type; ``owner`` is named in errors.
+    """Return the member ``key``, which must exist and have the type ``kind``.
+
+    Errors name ``owner``.
 
     Raises:
-        MalformedDocument: it is not.
+        MalformedDocument: the member is missing or has another type, or a number is too large.
     """
     if key not in members:
         raise MalformedDocument(f"invalid data for {owner}: key {key!r} not found, it has only {sorted(members)}")
@@ -200,14 +214,16 @@ def get(members: Members, key: str, kind: type[T], owner: str) -> T:
 
 
 MOST = 1 << 40
-"""No amount is larger (an exbibyte in MiB), so that sums stay exact."""
+"""The largest allowed amount (an exbibyte in MiB), so that sums are exact."""
 
 
 def strings(members: Members, key: str, owner: str) -> list[str]:
-    """Return a member that must be a list of strings.
+    """Return the member ``key``, which must be a list of strings.
+
+    Errors name ``owner``.
 
     Raises:
-        MalformedDocument: it is not.
+        MalformedDocument: the member is missing or is not a list of strings.
     """
     found = get(members, key, list, owner)
     if not all(isinstance(one, str) for one in found):
@@ -231,7 +247,7 @@ def _prefixes(tags: Iterable[str], prefix: str) -> tuple[str, ...]:
 
 
 def _allowed_migrations(tags: Iterable[str]) -> Iterable[tuple[str, str]]:
-    """Pairs of node tags: from a node with the first, migration to a node with the second is allowed."""
+    """Yield pairs of node tags: the source's tag, and the destination's tag."""
     for tag in tags:
         source, is_pair, destination = tag.removeprefix(ALLOWED_MIGRATION_PREFIX).partition("::")
         if tag.startswith(ALLOWED_MIGRATION_PREFIX) and is_pair and "::" not in destination:
@@ -270,7 +286,10 @@ def _group(uuid: str, members: Members) -> Group:
 
 
 SPEC = ("memory-size", "cpu-count", "disk-size", "disk-count", "spindle-use")
-"""What an instance policy bounds, and an allocator checks. Ganeti itself checks ``nic-count`` before it asks."""
+"""The amounts that an instance policy limits and that allocators check.
+
+Ganeti itself checks ``nic-count`` before it runs an allocator.
+"""
 
 
 def _spec(pair: Members, key: str, owner: str) -> Mapping[str, int]:

@@ -1,4 +1,4 @@
-"""Answers to requests that move placed instances, with the jobs that Ganeti then runs."""
+"""Answers to requests that move placed instances, with the jobs that Ganeti runs to move them."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,14 +18,14 @@ from bulkdeploy.iallocator.rules import UNALLOCABLE
 EVAC_MODES = ("primary-only", "secondary-only", "all")
 
 Move = tuple[list[int] | Refusal, list[dict[str, Any]]]
-"""Where an instance is afterwards, or why it stays, and the opcodes that bring it there."""
+"""An instance's new nodes, or the reason why it stays, and Ganeti's opcodes that move it."""
 
 
 def node_evacuate(work: Work, request: Members) -> Answer:
-    """Move the primaries, the secondaries, or all of some instances off the nodes where they are.
+    """Return new nodes for instances whose primary, secondary or both must leave their nodes.
 
     Raises:
-        MalformedDocument: the request lacks a member, or names what is not there.
+        MalformedDocument: the request lacks a member, or names an object that does not exist.
     """
     mode = get(request, "evac_mode", str, "the request")
     if mode not in EVAC_MODES:
@@ -34,12 +34,12 @@ def node_evacuate(work: Work, request: Members) -> Answer:
 
 
 def change_group(work: Work, request: Members) -> Answer:
-    """Move some instances to other node groups.
+    """Return nodes in other groups for some instances.
 
-    Without targets, any group that accepts new instances may be chosen.
+    If the request names no groups, every group that accepts new instances may be chosen.
 
     Raises:
-        MalformedDocument: the request lacks a member, or names what is not there.
+        MalformedDocument: the request lacks a member, or names an object that does not exist.
     """
     uuids = strings(request, "target_groups", "the request")
     at = {group.uuid: at for at, group in enumerate(work.cluster.groups)}
@@ -99,9 +99,9 @@ def _moved_shared(work: Work, instance: Instance, found: list[int] | Refusal) ->
 
 
 def _moved_mirrored(work: Work, instance: Instance, found: list[int] | Refusal) -> Move:
-    """Return the steps that move a mirrored instance to new nodes.
+    """Return the new nodes of a mirrored instance, and the steps that move it there.
 
-    The new primary first becomes the secondary, then the instance runs there, then it gets its final secondary.
+    The new primary first becomes the secondary, then the instance migrates to it, then it gets its new secondary.
     """
     if isinstance(found, Refusal):
         return found, []
@@ -122,7 +122,10 @@ def _replace_secondary(work: Work, instance: Instance, node: int) -> dict[str, A
 
 
 def _start_on_secondary(instance: Instance) -> dict[str, Any]:
-    """Live if it runs; Ganeti itself fails it over where it does not."""
+    """Return the opcode that migrates an instance to its secondary node.
+
+    The migration is live if the instance runs; otherwise Ganeti does a failover.
+    """
     return {
         "OP_ID": "OP_INSTANCE_MIGRATE",
         "instance_name": instance.name,

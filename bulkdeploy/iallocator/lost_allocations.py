@@ -1,9 +1,9 @@
-"""The measure by which Ganeti's hail places instances if all nodes have exclusive storage.
+"""The cost by which Ganeti's hail places instances if all nodes have exclusive storage.
 
-Each node is worth the number of smallest instances that it can still take, counted for each pair of bounds of its
-group's policy, the pair with the largest disk first. A placement costs the difference. Hail prefers the lowest
-cost, then the least free disk afterwards, and does not check whether the instances of a failed node could be
-restarted (doc/design-allocation-efficiency.rst and HTools/Dedicated.hs of Ganeti 3).
+The value of a node is the number of instances of the smallest allowed size that it can still take, for each pair of
+bounds in its group's policy, the pair with the largest disk first. The cost of a placement is the value that it
+removes. Hail prefers the lowest cost, then the least free disk afterwards; it does not check whether the instances
+of a failed node could be restarted (doc/design-allocation-efficiency.rst and HTools/Dedicated.hs of Ganeti 3).
 """
 
 from collections.abc import Mapping
@@ -16,13 +16,13 @@ from bulkdeploy.placement.model import Ints
 
 
 def placement_costs(cluster: GanetiCluster, instance: Instance, group: int, pairs: Ints) -> Ints:
-    """Return the cost of placing an instance on each row of nodes, to be compared column by column.
+    """Return the cost of each placement of an instance, as a row that is compared from left to right.
 
     Args:
         cluster: the cluster without the instance.
         instance: the new instance.
-        group: the position of the nodes' group.
-        pairs: one row of node positions per placement: primary, then secondary if the instance has one.
+        group: the index of the nodes' group.
+        pairs: a row of node indexes for each placement: the primary, then the secondary if there is one.
     """
     primary, secondaries = pairs[:, 0], pairs[:, 1:]
     memory = instance.memory if instance.uses_memory else 0
@@ -54,9 +54,9 @@ def placement_costs(cluster: GanetiCluster, instance: Instance, group: int, pair
 
 
 def _count(least: Mapping[str, int], memory: Ints, disk: Ints, vcpus: Ints) -> Ints:
-    """Return how many instances of the smallest size each node can take.
+    """Return how many instances of the smallest allowed size ``least`` each node can take.
 
-    Some memory and some disk stay free on each node.
+    On each node, 1 MiB of memory and of disk remains free.
     """
     fitting = [
         (memory - 1) // max(least["memory-size"], 1),

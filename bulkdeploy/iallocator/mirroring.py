@@ -1,7 +1,7 @@
-"""The choice of secondary nodes for instances with given primary nodes, used by the driver for Ganeti.
+"""Chooses secondary nodes for instances whose primary nodes are known; the driver for Ganeti uses it.
 
-The rules are those of ``allocate`` and ``allocate-secondary``: room on disk, the memory that the failure of any one
-other node would bring (N+1), exclusion tags, locations.
+The rules are those of ``allocate`` and ``allocate-secondary``: disk space, memory for the failure of any one other
+node (N+1), exclusion tags, and locations.
 """
 
 from collections.abc import Collection, Sequence
@@ -15,27 +15,28 @@ from bulkdeploy.iallocator.rules import Scope
 
 
 class Mirroring:
-    """A plan for a cluster. Each instance that the plan places counts for the instances after it."""
+    """Secondary nodes for the instances of a cluster. Every planned instance uses resources of the cluster."""
 
     def __init__(self, document: Document, *, closed: Collection[str] = ()) -> None:
-        """Start from the present state of the cluster. Nodes in ``closed`` get no secondaries."""
+        """Begin with the present state of the cluster. Nodes in ``closed`` do not become secondaries."""
         self._cluster = GanetiCluster(document)
         self._placing = Placing(self._cluster, Checks())
         self._closed = frozenset(self._cluster.position[name] for name in closed if name in self._cluster.position)
 
     def take(self, wanted: Members, nodes: Sequence[str]) -> None:
-        """Count an instance that is about to be made on these nodes: primary, then secondary.
+        """Count a new instance as placed on these nodes: the primary, then the secondary.
 
-        Nodes that the cluster does not have, and instances that it has, count for nothing.
+        Nothing is counted if the cluster lacks one of the nodes or has the instance already.
         """
         instance = wanted_instance(wanted)
         if instance.name not in self._cluster.document.instances and set(nodes) <= set(self._cluster.position):
             self._cluster.place(instance, self._positions(nodes))
 
     def mirror(self, wanted: Sequence[tuple[Members, str]]) -> list[str | Refusal]:
-        """Return a secondary node for each new instance on its primary.
+        """Return, in order, a secondary node for each new instance, or the reason why there is none.
 
-        Instances with more memory are planned first.
+        ``wanted`` has the members and the primary node of each instance. Instances with more memory are planned
+        first.
         """
         instances = [wanted_instance(members) for members, _ in wanted]
         found: dict[int, str | Refusal] = {}
@@ -44,14 +45,14 @@ class Mirroring:
         return [found[at] for at in range(len(wanted))]
 
     def moves_to(self, name: str, node: str) -> Refusal | None:
-        """Return why a node cannot become the secondary of a placed mirrored instance, or None if it can."""
+        """Return why ``node`` cannot become the secondary of the placed instance ``name``, or None if it can."""
         found = self._secondary(name, only=node)
         return found if isinstance(found, Refusal) else None
 
     def new_secondary(self, name: str) -> str | Refusal | None:
-        """Return a new secondary node for a placed instance.
+        """Return a better secondary node for the placed instance ``name``, or why there is none.
 
-        Returns None if the present secondary is suitable or the instance has no secondary.
+        Returns None if the present secondary is suitable, or if the instance does not exist or has no secondary.
         """
         instance = self._cluster.document.instances.get(name)
         if instance is None or len(instance.nodes) < 2:
@@ -66,7 +67,7 @@ class Mirroring:
         self._cluster.take_away(instance, nodes)
         if only is None:
             found = self._placing.secondary(instance, Scope(), nodes[0], leaving=self._closed | {nodes[1]})
-        else:  # locations are wishes: of one node alone they decide nothing
+        else:  # locations only decide between several nodes
             at = self._cluster.position[only]
             leaving = self._closed if at == nodes[1] else frozenset[int]()
             scope = Scope(nodes=frozenset({at}))
@@ -81,10 +82,10 @@ class Mirroring:
         scope = Scope(frozenset({int(self._cluster.group_of[at])}), frozenset({at}))
         runs = self._placing.primary(instance, scope, leaving=frozenset())
         if isinstance(runs, Refusal):
-            return replace(runs, reason=f"{primary} cannot be its primary: {runs.reason}")
+            return replace(runs, reason=f"{primary} cannot be the instance's primary: {runs.reason}")
         found = self._placing.secondary(instance, Scope(), at, leaving=self._closed)
         if isinstance(found, Refusal):
-            return replace(found, reason=f"no secondary beside {primary}: {found.reason}")
+            return replace(found, reason=f"there is no secondary for primary {primary}: {found.reason}")
         self._cluster.place(instance, [at, found])
         return self._cluster.names[found]
 

@@ -1,13 +1,10 @@
-"""The search for nodes of one instance, by the rules of VMs (one file: its choices share caches).
+"""The search for the nodes of one instance (one file: the choices share caches).
 
-A primary is planned on the cluster as it is, a secondary on the cluster as it would be if that primary had failed:
-so each node keeps the memory that the failure of any one other node would bring (N+1), and secondaries are spread
-by what they would have to run.
-
-With the objective ``hbal`` the rules say which nodes take the instance, and Ganeti's cluster score
-(``cluster_score``) chooses among them; new instances go by ``lost_allocations`` where all nodes have exclusive
-storage. Of equal choices the last is taken, as in hail. With ``leastused`` the planner chooses: the least used node
-comes first.
+A primary is planned on the cluster in its present state. A secondary is planned on the cluster as if the primary
+had failed, so each node has enough memory for the failure of any one other node (N+1), and secondaries are spread
+over the nodes. With the objective ``hbal``, rules exclude nodes and Ganeti's cluster score (``cluster_score``)
+chooses among the others; if all nodes have exclusive storage, ``lost_allocations`` chooses nodes for new instances.
+Among equal choices the last is taken, as in hail. With ``leastused``, the planner takes the least used node.
 """
 
 from collections.abc import Iterator
@@ -32,16 +29,16 @@ from bulkdeploy.placement.strategy import Filling, OpenClusters, Strategy, one_a
 PLANNER = "PreferredGroups"
 
 HBAL, LEAST_USED = OBJECTIVES = ("hbal", "leastused")
-"""What decides among nodes that take an instance."""
+"""The objectives that decide among suitable nodes."""
 
 PRIMARIES = 48
-"""So many primaries of a group, best first, are tried with each secondary."""
+"""The number of the best primaries in a group for which each secondary is tried."""
 
 CHANCES = 32
-"""So many of the best nodes are asked whether all instances could be restarted (N+1), before the planner is."""
+"""The number of best choices for which N+1 is checked before the planner is used instead."""
 
 LEAST_GAIN = 1e-9
-"""By how much an instance that is placed lowers the score where it goes elsewhere, at least."""
+"""The least decrease of the score for which a placed instance is moved."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +46,8 @@ class Checks:
     """The optional checks of a placement.
 
     Attributes:
-        soft: N+1 of mirrored instances, CPU and spindle ratios, exclusion tags.
-        capacity: that the instances of any node that are not mirrored could be restarted in its group.
+        soft: whether N+1 of mirrored instances, CPU and spindle ratios, and exclusion tags are checked.
+        capacity: whether the unmirrored instances of any failed node must be able to restart in its group.
         objective: one of OBJECTIVES.
     """
 
@@ -61,7 +58,7 @@ class Checks:
 
 @dataclass(frozen=True, slots=True)
 class _Choice:
-    """Nodes that take an instance: a group's rank and the cluster score with the instance, and the nodes."""
+    """Suitable nodes for an instance, with their group's rank and the cluster score after the placement."""
 
     rank: int
     score: float
@@ -69,7 +66,7 @@ class _Choice:
 
 
 class Placing:
-    """Places instances on a cluster, one after the other."""
+    """Finds nodes for instances on a cluster. The cluster is not changed."""
 
     def __init__(self, cluster: GanetiCluster, checks: Checks) -> None:
         self._cluster, self._checks = cluster, checks
@@ -83,17 +80,23 @@ class Placing:
         self._score = cache(lambda group: GroupScore(cluster, group))
 
     def improves(self, scope: Scope) -> bool:
-        """Return whether moving placed instances can lower the cluster score, which must be the objective."""
+        """Return whether moving placed instances can lower the cluster score.
+
+        This is False for the objective ``leastused``, and if all nodes in the scope have exclusive storage.
+        """
         return self._checks.objective == HBAL and not self._is_dedicated(scope)
 
     def total_score(self) -> float:
-        """Return the cluster scores of all groups, added up."""
+        """Return the sum of the cluster scores of all groups."""
         return sum(self._score(group).now() for group in range(len(self._cluster.groups)))
 
     def find(
         self, instance: Instance, scope: Scope, *, leaving: frozenset[int] = frozenset(), mirrored: bool
     ) -> list[int] | Refusal:
-        """Return a primary node, and a secondary node if ``mirrored``. The cluster is not changed."""
+        """Return a primary node, and a secondary node if ``mirrored``, or why there are none.
+
+        Nodes in ``leaving`` are not chosen.
+        """
         if self._checks.objective == HBAL:
             if not instance.nodes and self._is_dedicated(scope):
                 return self._cheapest(instance, scope, mirrored=mirrored) or self._refusal(instance, scope)
@@ -112,7 +115,7 @@ class Placing:
             avoided |= {primary}
 
     def primary(self, instance: Instance, scope: Scope, *, leaving: frozenset[int]) -> int | Refusal:
-        """Return a node to run an instance."""
+        """Return a node that can run an instance, or why there is none."""
         if self._checks.objective == HBAL:
             for choice in self._best(instance, scope, leaving, mirrored=False):
                 return choice.nodes[0]
@@ -122,7 +125,10 @@ class Placing:
     def secondary(
         self, instance: Instance, scope: Scope, primary: int, *, leaving: frozenset[int]
     ) -> int | Refusal:
-        """Return a node of its group to mirror what runs on ``primary``; in another location if there is one."""
+        """Return a node in the primary's group for the secondary, or why there is none.
+
+        A node in another location is preferred.
+        """
         cluster = self._cluster
         scope = replace(scope, groups=frozenset({int(cluster.group_of[primary])}))
         leaving = leaving | {primary}
@@ -144,7 +150,7 @@ class Placing:
         return self._one(instance, scope, snapshot, self._secondary, leaving)
 
     def better(self, instance: Instance, scope: Scope, nodes: list[int], *, mirrored: bool) -> list[int]:
-        """Return nodes of the same group that lower the cluster's score, or the given nodes if there are none.
+        """Return nodes in the same group that lower the cluster's score, or the given nodes if there are none.
 
         The instance must not be counted as placed during the call.
         """
@@ -167,7 +173,7 @@ class Placing:
     def _best(
         self, instance: Instance, scope: Scope, leaving: frozenset[int], *, mirrored: bool
     ) -> Iterator[_Choice]:
-        """Yield the best choices by the cluster score, those of preferred groups first."""
+        """Yield the best choices by the cluster score. Choices in preferred groups come first."""
         snapshot = self._cluster.snapshot(with_reserve=self._checks.soft)
         usable = self._usable(instance, scope, leaving, snapshot, self._primary)
         if not usable.any():
@@ -190,7 +196,10 @@ class Placing:
             for at in order[:CHANCES].tolist():
                 yield _Choice(rank, float(alone[at]), (int(nodes[at]),))
             return
-        for part in (order[:PRIMARIES], order[PRIMARIES:]):  # the others only if none of the best has a secondary
+        for part in (
+            order[:PRIMARIES],
+            order[PRIMARIES:],
+        ):  # the second part only if no node of the first part has a secondary
             if not len(part):
                 return
             pairs = scores.of_pairs(instance, part)
@@ -206,7 +215,7 @@ class Placing:
                 return
 
     def _is_dedicated(self, scope: Scope) -> bool:
-        """Return whether all nodes of the allowed groups have exclusive storage."""
+        """Return whether all nodes in the allowed groups have exclusive storage."""
         cluster = self._cluster
         allowed = cluster.policy_rank != UNALLOCABLE
         if scope.groups is not None:
@@ -214,7 +223,7 @@ class Placing:
         return bool(cluster.exclusive[allowed[cluster.group_of]].all())
 
     def _cheapest(self, instance: Instance, scope: Scope, *, mirrored: bool) -> list[int] | None:
-        """Return the nodes on which a new instance costs the fewest allocations, or None if no node takes it."""
+        """Return the nodes where a new instance costs the fewest later allocations, or None if there are none."""
         cluster = self._cluster
         snapshot = cluster.snapshot(with_reserve=self._checks.soft)
         usable = self._usable(instance, scope, frozenset(), snapshot, self._primary)
@@ -243,7 +252,10 @@ class Placing:
         return Refusal(instance, explain(self._cluster, instance, snapshot, request, self._primary))
 
     def _has_memory(self, instance: Instance, primaries: Ints, secondaries: Ints) -> Flags:
-        """Return whether each secondary could run what each primary runs, and the instance (a soft rule)."""
+        """Return whether each secondary has memory for the instances of each primary and the new instance.
+
+        This is a soft rule: without ``soft``, all values are True.
+        """
         if not self._checks.soft or not instance.uses_memory:
             return np.ones((len(primaries), len(secondaries)), dtype=bool)
         cluster = self._cluster
@@ -253,7 +265,7 @@ class Placing:
         return fits
 
     def _secondaries(self, instance: Instance, scope: Scope, leaving: frozenset[int]) -> Flags:
-        """Return the nodes that take the instance as a secondary by all rules but memory."""
+        """Return which nodes can be the secondary of the instance by all rules except those about memory."""
         snapshot = self._cluster.snapshot(with_reserve=False)
         return self._usable(instance, scope, leaving, snapshot, self._secondary_without_memory)
 
@@ -265,7 +277,7 @@ class Placing:
         snapshot: ZoneSnapshot,
         catalog: PlacementCatalog,
     ) -> Flags:
-        """Return the nodes that take the instance by these rules."""
+        """Return which nodes can take the instance by the rules of ``catalog``."""
         self._rules.instance, self._rules.scope = instance, scope
         found = measure_capacity(snapshot, self._request(instance, leaving), catalog)
         usable: Flags = np.zeros(len(self._cluster.nodes), dtype=bool)
@@ -288,7 +300,7 @@ class Placing:
         return [primary] if gap is None else Refusal(instance, gap)
 
     def _gap(self, instance: Instance, primary: int) -> str | None:
-        """Return which instance could not be restarted if this one ran on the node, or None."""
+        """Return why instances of some node could not be restarted after this placement, or None if all could."""
         if not self._checks.capacity or not instance.uses_memory:
             return None
         return restart_gap(self._cluster, instance, primary)

@@ -1,8 +1,8 @@
-"""``bulkdeploy-iallocator``: the planner as an allocator program of Ganeti (docs/how-to/ganeti-allocator.md).
+"""``bulkdeploy-iallocator``: the planner as an allocator program for Ganeti (docs/how-to/ganeti-allocator.md).
 
-One argument, a file with the request (``-``: standard input); the answer goes to standard output. Exit status 0
-also for refusals, then ``success`` is false; 1 for what is no request. It is started for every allocation:
-placement is loaded only once there is something to place.
+The argument is a file with the request (``-`` is standard input). The answer is written to standard output. The
+exit status is 0, also if ``success`` is false in the answer, and 1 if the request is malformed. Ganeti starts the
+program for every allocation, so modules for placement are only imported when they are needed.
 """
 
 import argparse
@@ -16,20 +16,20 @@ from typing import Any
 
 FLAGS = {
     "pairs": "list failed instances of a bulk request as [name, reason], not as names",
-    "ignore-soft-errors": "pass over CPU and spindle ratios, exclusion tags, and memory for mirrored instances",
-    "no-capacity-checks": "do not keep memory to restart the instances of a failed node that are not mirrored",
+    "ignore-soft-errors": "ignore CPU and spindle ratios, exclusion tags, and memory for mirrored instances",
+    "no-capacity-checks": "do not reserve memory to restart the unmirrored instances of a failed node",
 }
 OBJECTIVES = ("hbal", "leastused")
-"""As in ``placing``, which is loaded later."""
+"""The same values as in ``placing``, which is imported later."""
 
 FLAG_VALUES = {"yes": True, "true": True, "no": False, "false": False}
 
 
 def run() -> int:
-    """Run ``main`` as a process of its own with a faster start, and return its exit status.
+    """Run ``main`` with a faster start, and return the exit status.
 
-    The linear algebra library of numpy starts a thread for each core, which takes more time than all of numpy, and
-    nothing here is linear algebra. What operators have set stays.
+    numpy's linear algebra library would start a thread for each core, which takes longer than importing numpy, and
+    this program does not use linear algebra. A value that operators have set is not changed.
     """
     gc.disable()
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
@@ -37,7 +37,7 @@ def run() -> int:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Answer one request, print the answer, and return the exit status."""
+    """Read one request, print the answer, and return the exit status."""
     options = _options(arguments)
     try:
         document = json.loads(sys.stdin.buffer.read() if options.file == "-" else Path(options.file).read_bytes())
@@ -54,10 +54,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def answer_to(document: object, arguments: Sequence[str]) -> Mapping[str, Any]:
-    """Return the answer to a parsed request, in the form of the protocol; arguments as the program takes them.
+    """Return the answer to a parsed request, with the program's command-line arguments.
 
     Raises:
-        MalformedDocument: it is not a request.
+        MalformedDocument: the request is malformed.
     """
     return _answered(document, _options(arguments))
 
@@ -101,14 +101,17 @@ def _options(arguments: Sequence[str] | None) -> argparse.Namespace:
         "--objective",
         choices=OBJECTIVES,
         default=OBJECTIVES[0],
-        help="what decides among nodes: Ganeti's cluster score, or the least used node (default: %(default)s)",
+        help="how to choose among nodes: by Ganeti's cluster score, or the least used (default: %(default)s)",
     )
     given = sys.argv[1:] if arguments is None else arguments
     return parser.parse_args([one for argument in given for one in _plain(parser, argument)])
 
 
 def _plain(parser: argparse.ArgumentParser, argument: str) -> list[str]:
-    """Return a flag with a value, as Ganeti passes it for NAME=yes, as a flag without one, or as nothing for no."""
+    """Return an argument in the form that argparse needs.
+
+    Ganeti passes a flag as ``--NAME=yes`` or ``--NAME=no``, which become ``--NAME`` and nothing.
+    """
     name, is_given, value = argument.partition("=")
     if not is_given or name.removeprefix("--") not in FLAGS or not name.startswith("--"):
         return [argument]

@@ -15,7 +15,7 @@ from bulkdeploy.placement.model import PlacementRequest, ZoneSnapshot
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """An instance that got no nodes, and why."""
+    """An instance that was not placed, and the reason."""
 
     instance: Instance
     reason: str
@@ -31,9 +31,9 @@ def explain(
     request: PlacementRequest,
     catalog: PlacementCatalog,
 ) -> str:
-    """Return the reasons that exclude nodes.
+    """Return the reasons that exclude nodes from taking an instance, as one line.
 
-    Of amounts it is the smallest lack of a node, of a policy the bound.
+    For an amount, the text has the node that lacks the least; for a policy, the limit.
     """
     nodes_by_reason: defaultdict[str, list[int]] = defaultdict(list)
     for answer in HostAnswers(snapshot, request, catalog).of(range(len(cluster.nodes))):
@@ -41,7 +41,9 @@ def explain(
             nodes_by_reason[answer.reason].append(answer.host_id)
     if not nodes_by_reason:
         return "the cluster has no nodes"
-    if len(nodes_by_reason) > 1:  # where others were asked for, those that were not say nothing
+    if (
+        len(nodes_by_reason) > 1
+    ):  # nodes that the request does not allow are of no interest if there are other reasons
         nodes_by_reason.pop("elsewhere", None)
     hosts = snapshot.hosts
     free_memory = hosts.memory_limit + 1 - hosts.memory_used

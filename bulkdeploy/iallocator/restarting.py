@@ -1,6 +1,6 @@
-"""The check whether the instances of any one node could be restarted in its group (Ganeti's global N+1).
+"""The check whether the instances of any one failed node could restart in its group (Ganeti's global N+1).
 
-It holds for instances without a secondary node; those with one have memory kept for them on it.
+The check is about instances without a secondary node. For the others, memory is reserved on their secondary node.
 """
 
 import numpy as np
@@ -11,9 +11,10 @@ from bulkdeploy.placement.model import Ints
 
 
 def restart_gap(cluster: GanetiCluster, instance: Instance, node: int) -> str | None:
-    """Return which instance could not be restarted if ``instance`` ran on ``node`` and a node of its group failed.
+    """Return why instances could not be restarted if ``instance`` ran on ``node`` and a node failed.
 
-    Returns None if all instances could be restarted.
+    Only failures of nodes in the group of ``node`` are considered. Returns None if all instances could be
+    restarted.
     """
     usable = [one.online and one.takes_instances for one in cluster.nodes]
     members = np.flatnonzero((cluster.group_of == cluster.group_of[node]) & usable)
@@ -26,14 +27,17 @@ def restart_gap(cluster: GanetiCluster, instance: Instance, node: int) -> str | 
         missing = _unfit(sizes, free[members[members != failed]].tolist())
         if missing:
             return (
-                f"with it on {cluster.names[node]}, those of {cluster.names[failed]} could not be restarted "
+                f"with it on {cluster.names[node]}, instances of {cluster.names[failed]} could not be restarted "
                 f"on other nodes: {missing} MiB of memory are lacking (N+1)"
             )
     return None
 
 
 def _doubtful(cluster: GanetiCluster, instance: Instance, node: int, members: Ints, free: Ints) -> list[int]:
-    """Return the nodes whose instances might not all fit elsewhere if each were as large as the largest one."""
+    """Return the nodes whose instances would not fit elsewhere if each were as large as the largest one.
+
+    For all other nodes, no exact check is needed.
+    """
     most = max(instance.memory, cluster.largest_memory, 1)
     places = free // most
     instances = np.array([len(each) for each in cluster.primaries], dtype=np.int64)
@@ -48,9 +52,9 @@ def _restarts(instance: Instance) -> bool:
 
 
 def _unfit(sizes: list[int], free: list[int]) -> int:
-    """Return how much memory in MiB is missing for the first instance that fits on no node, or 0 if all fit.
+    """Return the MiB that the first instance that fits on no node lacks, or 0 if all instances fit.
 
-    Instances are placed by descending size, each on the node with most free memory.
+    Instances are placed by descending size, each on the node with the most free memory.
     """
     left = sorted(free)
     for size in sorted(sizes, reverse=True):

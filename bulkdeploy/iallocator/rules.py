@@ -1,8 +1,8 @@
-"""Ganeti's rules for instances as placement rules, and the shortage of a node by each rule.
+"""Ganeti's rules for instances as placement rules, and the amounts that nodes lack by each rule.
 
-Those of a policy or of free space are Ganeti's (doc/iallocator.rst, ipolicy, htools): free memory and disk stay
-above zero, virtual CPUs of primaries within the group's ratio, exclusion tags once a node. Soft rules are those
-that ``hail --ignore-soft-errors`` passes over.
+The rules are those of doc/iallocator.rst and htools: some memory and disk stay free, virtual CPUs of primaries are
+within the group's ratio, and a node runs one instance per exclusion tag. Soft rules are those that ``hail
+--ignore-soft-errors`` ignores.
 """
 
 from collections.abc import Callable, Iterator
@@ -19,11 +19,11 @@ from bulkdeploy.placement.rules import avoided, cpu, host_not_enabled, host_not_
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """The nodes and groups to which an instance may go.
+    """The nodes and groups where an instance may be placed.
 
     Attributes:
-        groups: by position; None: all whose policy is not unallocable.
-        nodes: by position; None: all.
+        groups: indexes of groups; None: all groups whose policy is not unallocable.
+        nodes: indexes of nodes; None: all nodes.
     """
 
     groups: frozenset[int] | None = None
@@ -31,7 +31,7 @@ class Scope:
 
 
 class InstanceRules:
-    """The rules, bound to a cluster and to the instance of the moment."""
+    """The rules for a cluster. They apply to the attributes ``instance`` and ``scope``."""
 
     def __init__(self, cluster: GanetiCluster) -> None:
         self._cluster = cluster
@@ -39,7 +39,7 @@ class InstanceRules:
         self.scope = Scope()
 
     def primary(self, *, soft: bool) -> list[Rule]:
-        """Return the rules of a primary node."""
+        """Return the rules for a primary node, with or without soft rules."""
         rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
         if soft:
             tags = self._rule("tags", 155, excludes_hosts=self._tags)
@@ -47,7 +47,10 @@ class InstanceRules:
         return [*rules, memory.RULE]
 
     def secondary(self, *, soft: bool, with_memory: bool = True) -> list[Rule]:
-        """Return the rules of a secondary node. The rule about memory is soft, and depends on the primary."""
+        """Return the rules for a secondary node, with or without soft rules.
+
+        The rule about memory is soft; ``with_memory`` includes it. It depends on the primary node.
+        """
         rules = [*self._of_any_node(), self._rule("disk", 170, excludes_hosts=self._disk)]
         if soft:
             rules.append(self._rule("spindle_ratio", 165, excludes_hosts=self._spindle_ratio))
@@ -141,25 +144,25 @@ TEXTS = {
     "out_of_scope": "outside the group requested",
     "host_not_up": "offline",
     "host_not_enabled": "drained, or not for instances",
-    "avoided": "the instance is to leave it",
+    "avoided": "the instance must leave this node",
     "elsewhere": "not among the nodes requested",
-    "group": "its group takes no new instances, or is not among those requested",
-    "policy": "against its group's instance policy",
-    "networks": "its group lacks a network of the instance",
+    "group": "the node's group takes no new instances, or is not among those requested",
+    "policy": "the instance policy of the node's group forbids the instance",
+    "networks": "the node's group lacks a network of the instance",
     "cpu": "virtual CPUs",
     "tags": "runs an instance with the same exclusion tag",
     "memory": "memory",
     "spindle_ratio": "spindle use",
     "disk": "disk space",
-    "spindles": "has exclusive storage, and a disk of the instance names no spindles",
+    "spindles": "has exclusive storage, and a disk of the instance has no number of spindles",
 }
-"""What each reason means, said of a node; of amounts, what of."""
+"""The meaning of each reason, as a statement about a node or as the name of an amount."""
 
 
 def breach(cluster: GanetiCluster, position: int, instance: Instance) -> str | None:
     """Return which rule of a group's policy an instance breaks, or None if it breaks none.
 
-    In a group with exclusive storage the bounds of ``spindle-use`` are for the spindles of the instance's disks.
+    In a group with exclusive storage, the limits of ``spindle-use`` apply to the spindles of the instance's disks.
     """
     group = cluster.groups[position]
     if instance.template not in group.policy.templates:
@@ -195,7 +198,7 @@ def _spindle_use(instance: Instance, *, is_exclusive: bool) -> tuple[int, ...]:
 
 
 def lacking(cluster: GanetiCluster, reason: str, instance: Instance, free_memory: Ints) -> tuple[Ints, str] | None:
-    """Return how much each node lacks by a reason, with the unit, or None if the reason is not an amount."""
+    """Return the amount that each node lacks, with its unit, or None if the reason is not an amount."""
     if reason == "spindles" and not instance.names_spindles:
         return None
     amounts: dict[str, tuple[Ints, str]] = {

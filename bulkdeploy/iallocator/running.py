@@ -1,4 +1,4 @@
-"""The execution of foreign allocator programs, whose answers are checked completely."""
+"""Runs allocator programs of others, and checks their answers completely."""
 
 import json
 import tempfile
@@ -14,14 +14,14 @@ SHOWN_CHARACTERS = 300
 
 
 class NoAnswer(Exception):
-    """Raised when an allocator program did not place the instances. The text is the reason."""
+    """An allocator program did not place the instances. The text is the reason."""
 
 
 def run_allocator(program: Path, document: Mapping[str, Any], *, timeout_s: float) -> Any:
-    """Run an allocator program with a request, and return its ``result`` unchanged.
+    """Run an allocator program with a request, and return the ``result`` of its answer.
 
     Raises:
-        NoAnswer: it refused, failed, took too long, or answered something else than the protocol says.
+        NoAnswer: the program refused, failed, took too long, or printed something that is not an answer.
     """
     with tempfile.TemporaryDirectory(prefix="bulkdeploy-allocator-") as folder:
         file = Path(folder) / "request.json"
@@ -37,70 +37,68 @@ def run_allocator(program: Path, document: Mapping[str, Any], *, timeout_s: floa
         success, info = answer["success"], str(answer["info"])
         result = answer["result"] if "result" in answer else answer["nodes"]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise NoAnswer(f"its output is not an answer: {_shown(ended.printed)}") from error
+        raise NoAnswer(f"the program's output is not an answer: {_shown(ended.printed)}") from error
     if success is not True:
         raise NoAnswer(_shown(info))
     return result
 
 
 def allocated(result: object, names: Sequence[str], nodes: Mapping[str, int]) -> Counter[int]:
-    """Return how many of the instances of a bulk request each host gets, by the ids that ``nodes`` has.
+    """Return the number of instances that each host gets in the answer to a bulk request.
+
+    ``nodes`` has the host id of each node name.
 
     Raises:
-        NoAnswer: the answer is not one place for each of these instances.
+        NoAnswer: the answer does not have exactly one node for each of the instances ``names``.
     """
     if not isinstance(result, list) or len(result) != 2 or not all(isinstance(part, list) for part in result):
-        raise NoAnswer(
-            f"its answer does not have the format of an answer to a bulk request: {_shown(json.dumps(result))}"
-        )
+        raise NoAnswer(f"the program's output is not an answer to a bulk request: {_shown(json.dumps(result))}")
     placed, failed = result
     if failed:
-        raise NoAnswer(f"it places {len(placed)} of {len(names)}")
+        raise NoAnswer(f"the program reports {len(failed)} of {len(names)} instances as failed")
     found: dict[str, int] = {}
     for one in placed:
         if not isinstance(one, list) or len(one) != 2 or not isinstance(one[0], str):
-            raise NoAnswer(
-                f"its answer does not have the format of an answer to a bulk request: {_shown(json.dumps(one))}"
-            )
+            raise NoAnswer(f"the program's output is not an answer to a bulk request: {_shown(json.dumps(one))}")
         found[one[0]] = host_of(one[1], nodes)
     if len(placed) != len(names) or found.keys() != set(names):
-        raise NoAnswer(f"its answer names {len(found)} instances, not just the {len(names)} that were asked for")
+        raise NoAnswer(f"the program's answer has {len(found)} instances, not exactly the {len(names)} requested")
     return Counter(found.values())
 
 
 def host_of(result: object, nodes: Mapping[str, int]) -> int:
-    """Return the host of an answer that is one node.
+    """Return the host id of an answer that must be a list with one node name.
 
     Raises:
-        NoAnswer: it is not one node that there is.
+        NoAnswer: the answer is not a list with the name of one existing node.
     """
     if not isinstance(result, list) or len(result) != 1 or not isinstance(result[0], str):
-        raise NoAnswer(f"its answer must name one node, not {_shown(json.dumps(result))}")
+        raise NoAnswer(f"the program's answer must name one node, not {_shown(json.dumps(result))}")
     if result[0] not in nodes:
-        raise NoAnswer(f"its answer names {_shown(result[0])}, which is no host of the zone")
+        raise NoAnswer(f"the program's answer has {_shown(result[0])}, which is not a host of the zone")
     return nodes[result[0]]
 
 
 def evacuated(result: object, names: Sequence[str], nodes: Mapping[str, int]) -> dict[str, int]:
-    """Return the host of each instance that an evacuation moves; the instances have one node each.
+    """Return the new host id of each instance that the answer to an evacuation moves.
+
+    Each instance has one node.
 
     Raises:
-        NoAnswer: the answer has another form, or leaves instances out.
+        NoAnswer: the answer has another format, or its instances are not exactly ``names``.
     """
     if not isinstance(result, list) or len(result) != 3 or not all(isinstance(part, list) for part in result):
-        raise NoAnswer(
-            f"its answer does not have the format of an answer to an evacuation: {_shown(json.dumps(result))}"
-        )
+        raise NoAnswer(f"the program's output is not an answer to an evacuation: {_shown(json.dumps(result))}")
     try:
         moved = {str(name): host_of(to, nodes) for name, _, to in result[0]}
         stay = {str(name) for name, _ in result[1]}
     except (ValueError, TypeError) as error:
         raise NoAnswer(
-            f"its answer does not have the format of an answer to an evacuation: {_shown(json.dumps(result))}"
+            f"the program's output is not an answer to an evacuation: {_shown(json.dumps(result))}"
         ) from error
     if moved.keys() | stay != set(names):
         raise NoAnswer(
-            f"its answer names {len(moved.keys() | stay)} instances, not just the {len(names)} of the host"
+            f"the program's answer has {len(moved.keys() | stay)} instances, not the {len(names)} of the host"
         )
     return moved
 

@@ -1,8 +1,9 @@
-"""A zone in the format of Ganeti's allocator requests (doc/iallocator.rst, version 2), for other allocators.
+"""A zone in the format of Ganeti's allocator requests (doc/iallocator.rst, version 2), for allocator programs.
 
-Hosts are nodes, clusters node groups, claims instances. The ledger's arithmetic is kept: virtual CPUs are MHz, with
-a ratio of 1 to what a host may promise, spindles are guests. As the protocol wants something left of memory and
-disk, hosts show 1 MiB more than they have. Shared storage is nobody's disk space (template ``ext``).
+Hosts become nodes, clusters become node groups, and claims become instances. The numbers are those of the placement
+ledger: virtual CPUs are MHz with a ratio of 1, and spindles are guests. The protocol requires some free memory and
+disk, so hosts have 1 MiB more than in the ledger. Shared storage is not part of a node's disk space (template
+``ext``).
 """
 
 from collections.abc import Mapping, Sequence
@@ -18,14 +19,16 @@ from bulkdeploy.placement.model import Flags, Ints, PlacementRequest, ZoneSnapsh
 MIB = 1 << 20
 TEMPLATES = ("diskless", "ext", "plain")
 APART = "apart"
-"""What exclusion tags of affinity groups begin with: VMs with the same one go to different hosts."""
+"""The prefix of the exclusion tags of affinity groups. VMs with the same tag get different hosts."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacedInstance:
-    """A claim on a host of a VM, or of a migration, by uuid.
+    """A claim of a VM or of a migration on a host.
 
-    Units: MHz, MiB, and MiB of disks on the host itself.
+    Attributes:
+        name: the uuid of the VM or of the migration.
+        local_disk_mib: the MiB of disks in local storage of the host.
     """
 
     name: str
@@ -37,11 +40,13 @@ class PlacedInstance:
 
 @dataclass(frozen=True, slots=True)
 class NamedZone:
-    """The parts of a zone that a snapshot does not contain: names, and the holders of claims.
+    """The data of a zone that its snapshot does not contain.
 
     Attributes:
-        hosts: names of nodes by the ids of hosts; no two alike.
-        clusters: uuid and name by the ids of clusters.
+        name: the zone's name.
+        hosts: the unique node name of each host id.
+        clusters: the uuid and the name of each cluster id.
+        instances: the claims on hosts.
     """
 
     name: str
@@ -53,8 +58,8 @@ class NamedZone:
 def zone_document(zone: NamedZone, snapshot: ZoneSnapshot, usable: Flags | None = None) -> dict[str, Any]:
     """Return the document that describes a zone to an allocator program, without a request.
 
-    ``usable`` marks the hosts that may get VMs; other hosts are described as drained. None means that all hosts may
-    get VMs.
+    ``usable`` marks the hosts that may get VMs; the other hosts are described as drained. None means all enabled
+    hosts.
     """
     hosts, clusters = snapshot.hosts, snapshot.clusters
     total_disk, free_disk = _local_storage(snapshot)
@@ -96,7 +101,7 @@ def zone_document(zone: NamedZone, snapshot: ZoneSnapshot, usable: Flags | None 
 
 
 def new_instance(name: str, request: PlacementRequest) -> dict[str, Any]:
-    """Return one VM of a request in the form of the protocol's allocation requests."""
+    """Return one VM of a placement request in the format of the protocol's allocation requests."""
     local = sum(_mib(disk.size_bytes) for disk in request.disks if disk.storage_type is StorageType.LOCAL)
     template = "plain" if local else "ext" if request.disks else "diskless"
     return {
@@ -150,7 +155,7 @@ def _node(group: str, *, up: bool, drained: bool) -> dict[str, Any]:
 
 
 def _local_storage(snapshot: ZoneSnapshot) -> tuple[Ints, Ints]:
-    """Return MiB of the pools of each host itself: all, and free."""
+    """Return the total and the free MiB of each host's local pools."""
     pools = snapshot.pools
     own = (pools.host >= 0) & pools.up
     count = len(snapshot.hosts.id)
@@ -164,7 +169,7 @@ def _mib(size_bytes: int) -> int:
 
 
 WRITTEN_SPEC = (*SPEC, "nic-count")
-"""What an instance policy bounds in requests to allocators: hail refuses a policy without ``nic-count``."""
+"""The amounts in the instance policies that requests contain; hail requires ``nic-count``."""
 
 POLICY: dict[str, Any] = {
     "minmax": [{"min": dict.fromkeys(WRITTEN_SPEC, 0), "max": dict.fromkeys(WRITTEN_SPEC, MOST)}],
@@ -173,4 +178,4 @@ POLICY: dict[str, Any] = {
     "vcpu-ratio": 1.0,
     "spindle-ratio": 1.0,
 }
-"""Bounds nothing: what a VM may be, the zone's own rules say."""
+"""An instance policy without limits, because the zone's own rules apply."""

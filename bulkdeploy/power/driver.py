@@ -1,4 +1,4 @@
-"""The interface of power drivers, which speak to the management controllers (BMCs) of hosts."""
+"""The interface of power drivers, which call the management controllers (BMCs) of hosts."""
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
@@ -86,7 +86,7 @@ class PowerDriver(ABC):
             PowerError: the controller did not answer or rejected the request.
         """
         del password, timeout_s
-        raise PowerError(bmc.host_name, "its driver cannot change passwords")
+        raise PowerError(bmc.host_name, "the power driver cannot change passwords")
 
     def close(self) -> None:
         """Release the resources of the driver."""

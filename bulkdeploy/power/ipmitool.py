@@ -1,7 +1,7 @@
-"""The power driver ``ipmitool``: controllers with IPMI 2.0 over a network, through the program ipmitool.
+"""The power driver ``ipmitool``, for controllers with IPMI over a network; it runs the program ipmitool.
 
-Passwords are in the environment of the program or on its standard input, never among its arguments, which every
-user of the machine can read.
+Passwords are passed in the program's environment or on its standard input, never as arguments, which every user of
+the machine can read.
 """
 
 from collections.abc import Mapping
@@ -29,34 +29,38 @@ STATES = {"chassis power is on": PowerState.ON, "chassis power is off": PowerSta
 PASSWORD = "IPMI_PASSWORD"  # noqa: S105 - the name of a variable
 
 SHORT_PASSWORD_BYTES, LONG_PASSWORD_BYTES = 16, 20
-"""IPMI stores passwords of one of these two sizes."""
+"""The two sizes in which IPMI stores passwords."""
 
 AUTH_ERRORS = ("rakp 2 hmac is invalid", "no response from rakp 1", "unauthorized", "invalid user name", "password")
-"""Parts of what ipmitool prints when a controller rejects the user or the password."""
+"""Parts of ipmitool's output if a controller rejects the user or the password."""
 
 UNANSWERED = ("unable to establish", "timeout", "no response", "address lookup", "error in open session")
 NOISE = ("loading iana", "using best available", "running get", "discovered ipmb")
-"""Beginnings of lines that ipmitool prints besides errors."""
+"""Beginnings of lines in ipmitool's error output that are not errors."""
 
 LONGEST_COMPLAINT = 500
 
 RAW_FAILED = "unable to send raw"
-"""A part of the output of ipmitool after a raw request that failed; its exit code may be 0 then."""
+"""A part of ipmitool's output if a raw request failed; the exit code may be 0 nevertheless."""
 
 
 class IpmitoolOptions(DriverOptions):
     """Options of the power driver ``ipmitool``."""
 
-    program: Path = Field(default=Path("/usr/bin/ipmitool"), description="The program.")
+    program: Path = Field(default=Path("/usr/bin/ipmitool"), description="The path of the program ipmitool.")
     interface: Literal["lanplus", "lan"] = Field(
         default="lanplus", description="lanplus: IPMI 2.0, which encrypts; lan: IPMI 1.5, which does not."
     )
-    tries: int = Field(default=2, ge=1, le=10, description="How often a packet is sent when there is no answer.")
-    answer_seconds: int = Field(default=2, ge=1, le=60, description="Seconds from one such packet to the next.")
+    tries: int = Field(
+        default=2, ge=1, le=10, description="How often a packet is sent if the controller does not answer."
+    )
+    answer_seconds: int = Field(
+        default=2, ge=1, le=60, description="Seconds until a packet that got no answer is sent again."
+    )
 
 
 class IpmitoolDriver(PowerDriver):
-    """Controllers with IPMI."""
+    """The power driver for controllers with IPMI."""
 
     options_model = IpmitoolOptions
     changes_passwords = True
@@ -84,10 +88,10 @@ class IpmitoolDriver(PowerDriver):
         self._run(bmc, ["chassis", "power", ACTIONS[action]], timeout_s)
 
     def change_password(self, bmc: Bmc, password: str, *, timeout_s: float) -> None:
-        """Change the password of the user with the configured name.
+        """Change the password of the controller's user.
 
-        The new password is sent as numbers in a raw request on standard input, so that no character of a password
-        has a meaning to ipmitool.
+        The new password is sent as numbers in a raw request on standard input, because ipmitool would interpret
+        some characters.
         """
         secret = password.encode()
         if len(secret) > LONG_PASSWORD_BYTES:
@@ -102,7 +106,7 @@ class IpmitoolDriver(PowerDriver):
             words = line.split()
             if len(words) > 1 and words[1] == bmc.username and words[0].isdecimal():
                 return int(words[0])
-        raise PowerError(bmc.host_name, f"it lists no user {bmc.username!r}")
+        raise PowerError(bmc.host_name, f"the controller has no user {bmc.username!r}")
 
     def _run(self, bmc: Bmc, request: list[str], timeout_s: float, given: str = "") -> str:
         options = self._options

@@ -1,4 +1,4 @@
-"""The power driver ``redfish``: controllers with the Redfish interface of the DMTF, by the library sushy."""
+"""The power driver ``redfish``, for controllers with the Redfish interface; it uses the library sushy."""
 
 from pathlib import Path
 from typing import Any, Self
@@ -22,10 +22,10 @@ RESETS = {
     PowerAction.RESET: (sushy.RESET_TYPE_FORCE_RESTART,),
     PowerAction.SOFT: (sushy.RESET_TYPE_GRACEFUL_SHUTDOWN,),
 }
-"""Redfish's types of resets for each action. The first one that the controller allows is requested."""
+"""The Redfish reset types for each action. The first one that the controller allows is used."""
 
 STATES = {sushy.PowerState.ON: PowerState.ON, sushy.PowerState.OFF: PowerState.OFF}
-"""Other states, such as PoweringOff, are neither On nor Off."""
+"""The power states for Redfish's states. Other states, such as PoweringOff, are UNKNOWN."""
 
 RETRY_DELAY_S = 1
 
@@ -33,22 +33,22 @@ RETRY_DELAY_S = 1
 class RedfishOptions(DriverOptions):
     """Options of the power driver ``redfish``."""
 
-    https: bool = Field(default=True, description="Speak HTTPS. False: HTTP, which shows passwords to the network.")
+    https: bool = Field(default=True, description="Use HTTPS. False: HTTP, which sends passwords unencrypted.")
     verify: bool = Field(default=True, description="Check the certificates of controllers.")
     ca_file: Path | None = Field(
         default=None,
-        description="PEM file of the authorities that certificates are checked with; else the system's.",
+        description="PEM file of the authorities that sign the certificates of controllers. If unset, the "
+        "authorities of the system are used.",
     )
-    tries: int = Field(
-        default=2, ge=1, le=10, description="How often a request is sent when no connection is made."
-    )
+    tries: int = Field(default=2, ge=1, le=10, description="How often a request is sent if the connection fails.")
 
 
 class RedfishDriver(PowerDriver):
     """The power driver for controllers with Redfish.
 
     An address such as ``10.0.0.5/node2`` names the system ``node2`` of a controller that manages several systems.
-    Without a name the controller must manage exactly one system, so that no wrong server can lose its power.
+    Without such a name, the controller must manage exactly one system, so that no other server can be switched off
+    by mistake.
     """
 
     options_model = RedfishOptions
@@ -79,7 +79,7 @@ class RedfishDriver(PowerDriver):
             allowed = system.get_allowed_reset_system_values()
             reset = next((kind for kind in RESETS[action] if kind in allowed), None)
             if reset is None:
-                raise PowerError(bmc.host_name, f"it does not offer {action}")
+                raise PowerError(bmc.host_name, f"the controller does not offer {action}")
             system.reset_system(reset)
         except exceptions.SushyError as error:
             raise _failure(bmc, error) from error
@@ -95,7 +95,7 @@ class RedfishDriver(PowerDriver):
             server_side_retries_delay=RETRY_DELAY_S,
             default_request_timeout=timeout_s,
         )
-        # Neither proxies of this process's environment nor another host that a redirect names get the password.
+        # Neither a proxy of the environment nor the target of a redirect may get the password.
         connector._session.trust_env = False
         connector._session.max_redirects = 0
         try:
@@ -104,10 +104,12 @@ class RedfishDriver(PowerDriver):
                 return root.get_system(f"/redfish/v1/Systems/{quote(name, safe='')}")
             systems = root.get_system_collection().get_members()
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise PowerError(bmc.host_name, f"its answer is not Redfish: {error}") from error
+            raise PowerError(bmc.host_name, f"the response is not one of Redfish: {error}") from error
         if len(systems) != 1:
             names = ", ".join(sorted(str(one.identity) for one in systems)[:5]) or "none"
-            rule = f"it manages {len(systems)} systems ({names}): the address must name one, as {address}/NAME"
+            rule = (
+                f"the controller has {len(systems)} systems ({names}): the address must name one, as {address}/NAME"
+            )
             raise PowerError(bmc.host_name, rule)
         return systems[0]
 

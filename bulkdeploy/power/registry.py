@@ -1,7 +1,7 @@
-"""The power drivers, and calls to them with timeouts.
+"""The power drivers by name, and calls to them with timeouts.
 
-Drivers of the tree are named here. Others join by an entry point in the group ``bulkdeploy.power_drivers``: its
-name is the driver's, its object the class.
+This module lists the drivers of this project. Other packages add drivers with entry points in the group
+``bulkdeploy.power_drivers``, whose name is the name of the driver and whose object is its class.
 """
 
 import importlib
@@ -20,17 +20,17 @@ T = TypeVar("T")
 
 ENTRY_POINT_GROUP = "bulkdeploy.power_drivers"
 TABLE = "power"
-"""The table of the settings that has the options of each power driver."""
+"""The table in the settings that contains a table of options for each power driver."""
 
 IN_TREE = {
     "ipmitool": ("bulkdeploy.power.ipmitool", "IpmitoolDriver"),
     "redfish": ("bulkdeploy.power.redfish", "RedfishDriver"),
     "simulator": ("bulkdeploy.power.simulator", "SimulatedPower"),
 }
-"""Module and class of each driver. A module is imported when its driver is first used."""
+"""The module and the class of each driver. A module is imported when its driver is first used."""
 
 GRACE_S = 1.0
-"""A driver should give up by itself; a call is abandoned so much later."""
+"""The seconds after a driver's timeout when a call that has not ended is abandoned."""
 
 
 def _load_in_tree(name: str) -> type[PowerDriver]:
@@ -43,13 +43,16 @@ INSTALLED = InstalledDrivers(PowerDriver, ENTRY_POINT_GROUP, IN_TREE.keys, _load
 
 
 class PowerDrivers:
-    """The power drivers of a process by name. A driver is created at its first use.
+    """The power drivers of a process by name.
 
-    Every call ends within its timeout, even if a controller sends one byte per minute. A call that takes longer is
-    abandoned, and the next call to the same controller fails until the abandoned one has ended.
+    A driver is created when it is first used.
+
+    A call never takes longer than its timeout and GRACE_S, even if a controller sends its answer byte by byte. A
+    call that takes longer is abandoned, and the next calls to the same controller fail until the abandoned call has
+    ended.
 
     Args:
-        options: options by driver, as the settings have them.
+        options: the options of each driver, from the settings.
     """
 
     def __init__(self, options: Mapping[str, Mapping[str, Any]] | None = None) -> None:
@@ -62,7 +65,10 @@ class PowerDrivers:
                 raise UnknownDriver(f"{TABLE}.{name}", name, INSTALLED.names())
 
     def find(self, name: str, setting: str) -> type[PowerDriver]:
-        """Return the class of a driver; see ``InstalledDrivers.find``."""
+        """Return the class of the driver ``name``.
+
+        ``setting`` is named in errors; see ``InstalledDrivers.find``.
+        """
         return INSTALLED.find(name, setting)
 
     def power_state(self, name: str, bmc: Bmc, *, timeout_s: float) -> PowerState:
@@ -105,7 +111,7 @@ class PowerDrivers:
                     options = read_options(name, found.options_model, self._options.get(name, {}), TABLE)
                     self._made[name] = found.from_options(options)
                 except DriverSettingError as error:
-                    raise PowerError(bmc.host_name, f"its driver cannot be used: {error}") from error
+                    raise PowerError(bmc.host_name, f"the power driver cannot be used: {error}") from error
             return self._made[name]
 
     def _bounded(self, bmc: Bmc, timeout_s: float, call: Callable[[], T]) -> T:
@@ -136,7 +142,9 @@ class PowerDrivers:
 
 
 def _as_power_error(bmc: Bmc, error: Exception) -> PowerError:
-    """Return an exception of a driver as a PowerError. A defect of a driver is a failure of its call."""
+    """Return an exception of a driver as a PowerError. An unexpected exception is a failed call."""
     if isinstance(error, PowerError):
         return error
-    return PowerError(bmc.host_name, f"its driver failed with {type(error).__name__}: {error}", is_unanswered=True)
+    return PowerError(
+        bmc.host_name, f"the power driver failed with {type(error).__name__}: {error}", is_unanswered=True
+    )

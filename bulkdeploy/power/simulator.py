@@ -17,10 +17,12 @@ SWITCH_ON: LiteralString = "UPDATE simulator.hosts SET is_off = false WHERE uuid
 
 
 class SimulatedPower(PowerDriver):
-    """Controllers of simulated hosts. They accept every user and password.
+    """The power driver of simulated hosts.
+
+    Their controllers accept every user and password.
 
     Args:
-        url: ``postgresql://`` URL of the simulator's database.
+        url: the ``postgresql://`` URL of the simulator's database.
     """
 
     options_model = SimulatorOptions

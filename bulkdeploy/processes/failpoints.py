@@ -1,12 +1,10 @@
 """Failpoints: named places in the code at which a test can kill the process.
 
-Before and after every commit, publish and driver call on a job's way stands ``before(point)`` and
-``after(point)``. Unless a trial has armed this process they do nothing, in less than a tenth of a microsecond.
-Armed, they hand the place's name, such as ``completion.commit.before``, to the trial, which may kill the process
-there, or raise.
-
-This is the one thing in the product that is reached by name from everywhere: a fault must be placeable where
-nobody thought of handing anything in.
+``before(point)`` and ``after(point)`` surround every commit, message and driver call of a job. They do nothing, and
+take less than a tenth of a microsecond, unless a test has called ``arm``. Then they call the test's function with
+the name of the place, such as ``completion.commit.before``. The function may kill the process or raise an
+exception. The armed function is a global variable, so that every layer can have failpoints without an additional
+parameter.
 """
 
 import os
@@ -16,13 +14,13 @@ from enum import StrEnum
 from pathlib import Path
 
 Fault = Callable[[str], None]
-"""Is told each place that is passed."""
+"""A test's function, which is called with the name of each place that the process passes."""
 
 
 class Failpoint(StrEnum):
-    """A place where a process can be interrupted. Each has a ``before`` and an ``after``.
+    """A place where a test can interrupt the process, once before and once after its operation.
 
-    Kinds of jobs have points of their own besides: each kind names all that are on its way in its file.
+    Kinds of jobs have further failpoints, which are in the file of each kind.
     """
 
     # API processes
@@ -62,7 +60,7 @@ class Failpoint(StrEnum):
     DRIVER_FENCE = "driver.fence"
     POWER_ACTION = "power.action"
 
-    # sweepers, and API processes that take a host back
+    # sweepers, and API processes that put a host into service again
     DRIVER_LEFTOVERS = "driver.leftovers"
 
     # sweepers
@@ -103,29 +101,30 @@ _armed: Fault | None = None
 
 
 def before(point: str) -> None:
-    """Announce that the process is about to pass ``point``."""
+    """Call the armed function, if there is one, before the operation ``point``."""
     if _armed is not None:
         _armed(f"{point}.before")
 
 
 def after(point: str) -> None:
-    """``point`` is just over."""
+    """Call the armed function, if there is one, after the operation ``point``."""
     if _armed is not None:
         _armed(f"{point}.after")
 
 
 def arm(fault: Fault | None) -> None:
-    """Call ``fault`` at every failpoint that this process, or a process forked from it, passes. None stops this."""
-    global _armed  # noqa: PLW0603 - see above
+    """Call ``fault`` at every failpoint that this process, or a process forked from it, passes.
+
+    None stops this.
+    """
+    global _armed  # noqa: PLW0603 - see the module's docstring
     _armed = fault
 
 
 def kills_from(directory: Path) -> Fault:
-    """Return a fault for real processes.
+    """Return a function for ``arm`` that kills the process at each place that ``directory`` has a file for.
 
-    A process is killed at a place after which a file in ``directory`` is named.
-
-    The file is removed first, so one file kills one process, whichever comes by first.
+    The file is named like the place, and is deleted before the process is killed. So one file kills one process.
     """
 
     def kill_here(place: str) -> None:

@@ -1,8 +1,8 @@
-"""Requests of many threads that are served together by the thread of one caller.
+"""Requests of many threads that one of the threads serves together, like the group commit of databases.
 
-A caller that comes while nobody is served serves its own request at once. Callers that come meanwhile wait; when
-the first batch is served, the first of them serves all of them. Batches are therefore as large as the load asks
-for, and a request that comes alone waits for nothing. A database calls this group commit.
+A caller that comes while no request is being served serves its own request at once. Callers that come meanwhile
+wait. When the first request is served, one of the waiting callers serves all waiting requests. So a single request
+never waits, and under load batches become large.
 """
 
 from collections import deque
@@ -16,7 +16,7 @@ R = TypeVar("R")
 
 
 class Unserved(Exception):
-    """Raised to a caller if the thread that took its request ended without a result or takes too long.
+    """Another thread took the caller's request, but failed or took too long.
 
     The request may have been served nevertheless.
     """
@@ -31,31 +31,35 @@ class _State(Enum):
 
 
 class _Entry(Generic[T, R]):
-    """A request. Whoever changes its state releases ``turn`` once: when it is to lead, or when it was served."""
+    """A request with its state and its result.
+
+    The lock ``turn`` is released once: when the request's own thread must serve it, or when it is served.
+    """
 
     __slots__ = ("requested", "results", "state", "turn")
 
     def __init__(self, requested: T) -> None:
         self.requested = requested
         self.state = _State.WAITS
-        self.results: list[R] = []  # one, once it is served
-        self.turn = Lock()  # not an Event: that is made in Python, and two of them are a tenth of a poll
+        self.results: list[R] = []  # contains one result after the request was served
+        self.turn = Lock()  # a Lock, because an Event takes much more time to create
         self.turn.acquire()
 
 
 class JoinedRequests(Generic[T, R]):
-    """Serves requests of any number of threads, those that wait together.
+    """Serves requests of any number of threads; requests that wait at the same time are served together.
 
     Args:
-        serve: takes requests, at least one, in the order in which they came, and returns a result for each. It runs
-            in the thread of one of the callers. What it raises reaches that caller; the others get ``Unserved``.
-        largest: the largest number of requests that are served together.
-        key: requests with equal keys are not served together. None: all requests may be.
-        gather: called by a caller that comes while nobody is served, before it takes the requests that came
-            meanwhile. None: it serves its own request at once.
-        patience_s: how many seconds a batch keeps the next one waiting; then the next one is served beside it.
-            None: for ever, so that one batch is served at a time.
-        longest_s: how many seconds more a caller waits whose request another thread has taken. None: for ever.
+        serve: takes one or more requests in the order in which they came, and returns a result for each. It runs in
+            the thread of one of the callers. That caller gets its exceptions; the other callers get ``Unserved``.
+        largest: the most requests that are served together.
+        key: requests with equal keys are not served together; None if any requests may be.
+        gather: is called by a caller that comes while no request is being served, so that more requests can arrive
+            before it serves them; None if it serves its own request at once.
+        patience_s: the seconds that a waiting caller waits for the current batch before it serves its request at
+            the same time; None if it waits as long as needed.
+        longest_s: the seconds that a caller waits further if another thread has taken its request; None if it waits
+            as long as needed.
     """
 
     def __init__(
@@ -81,10 +85,10 @@ class JoinedRequests(Generic[T, R]):
         return len(self._waiting)
 
     def run(self, requested: T) -> R:
-        """Return the result of the request, which was served after this call began.
+        """Return the result of a request.
 
         Raises:
-            Unserved: another thread took it, and gave no result.
+            Unserved: another thread took the request, but failed or took too long.
         """
         entry: _Entry[T, R] = _Entry(requested)
         with self._lock:
@@ -102,7 +106,10 @@ class JoinedRequests(Generic[T, R]):
         return entry.results[0]
 
     def _is_to_lead(self, entry: _Entry[T, R]) -> bool:
-        """Wait until the request was served (False) or its own thread is to serve it (True)."""
+        """Wait until the request is served by another thread, or must be served by its own.
+
+        Returns whether its own thread must serve it.
+        """
         if not entry.turn.acquire(timeout=self._patience_s):
             with self._lock:
                 if entry.state is _State.WAITS:
@@ -135,9 +142,9 @@ class JoinedRequests(Generic[T, R]):
                     following.turn.release()
 
     def _take(self, first: _Entry[T, R]) -> list[_Entry[T, R]]:
-        """Return the requests to serve together with the first.
+        """Remove waiting requests from the queue, and return them after ``first``, to be served together.
 
-        Requests with an equal key wait for a later batch.
+        Requests whose key equals that of a returned request stay in the queue.
         """
         batch, stay = [first], list[_Entry[T, R]]()
         key = self._key

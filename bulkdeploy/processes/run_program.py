@@ -1,7 +1,7 @@
-"""The execution of a program that operators configured: without a shell, with limits, in a clean environment.
+"""Runs a program that operators configured: without a shell, with limits, with few environment variables.
 
-It is the leader of its own process group, which is killed when its time is over, when it prints more than
-MOST_BYTES, and when this process dies, however it does (docs/adr/0052-programs-end-with-who-runs-them.md).
+The program and its child processes are killed when the timeout has passed, when they print more than MOST_BYTES,
+and when this process ends, even if it is killed (docs/adr/0052-programs-end-with-who-runs-them.md).
 """
 
 import fcntl
@@ -21,16 +21,22 @@ LOOK_SECONDS = 0.25
 
 
 class ProgramNotRun(Exception):
-    """The program could not be run at all."""
+    """The program could not be started."""
 
 
 class ProgramKilled(Exception):
-    """The program took too long or printed too much, and was killed. It may have done its work all the same."""
+    """The program took too long or printed too much, and was killed. It may have done its work before."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProgramEnd:
-    """The end of a program: its exit code, minus the signal that killed it, and its output on both streams."""
+    """The result of a program that ended by itself or by a signal.
+
+    Attributes:
+        code: the exit code, or minus the number of the signal that killed the program.
+        printed: the standard output.
+        complained: the standard error output.
+    """
 
     code: int
     printed: str
@@ -38,7 +44,7 @@ class ProgramEnd:
 
     @property
     def how(self) -> str:
-        """The end of the program in words."""
+        """The exit code or the signal in words."""
         return f"exit code {self.code}" if self.code > 0 else f"killed by signal {-self.code}"
 
 
@@ -52,12 +58,18 @@ def run_program(
 ) -> ProgramEnd:
     """Run a program, wait for its end, and return its exit code and its output.
 
-    ``environment`` is added to ENVIRONMENT. ``given`` is the program's standard input. Both may contain secrets.
-    ``command`` must not, because all users of the machine can read command lines.
+    The command must not contain secrets, because all users of the machine can read command lines.
+
+    Args:
+        command: the program and its arguments.
+        timeout_s: the seconds after which the program is killed.
+        most_bytes: the output after which the program is killed.
+        environment: environment variables in addition to ENVIRONMENT; may contain secrets.
+        given: the standard input; may contain secrets.
 
     Raises:
-        ProgramNotRun: see there.
-        ProgramKilled: see there.
+        ProgramNotRun: the program could not be started.
+        ProgramKilled: the program took too long or printed too much.
     """
     end = time.monotonic() + timeout_s
     with (
@@ -69,7 +81,7 @@ def run_program(
         entered.write(given)
         entered.seek(0)
         try:
-            process = subprocess.Popen(  # noqa: S603 - what operators name, and no shell
+            process = subprocess.Popen(  # noqa: S603 - operators configure the command, and no shell runs it
                 command,
                 stdin=entered,
                 stdout=output,
@@ -88,30 +100,31 @@ def run_program(
 
 @contextmanager
 def _lifeline() -> Iterator[int]:
-    """Yield the reading end of a pipe, for the program.
+    """Yield the reading end of a pipe, which the program inherits.
 
-    Only this process has the other end, and never writes to it.
+    Only this process has the writing end, and never writes to it.
     """
     reading, writing = os.pipe()
     try:
         yield reading
     finally:
-        fcntl.fcntl(reading, fcntl.F_SETOWN, 0)  # what the program leaves in its group is not killed
+        fcntl.fcntl(reading, fcntl.F_SETOWN, 0)  # processes that the program left behind are not killed
         os.close(writing)
         os.close(reading)
 
 
 def _tie(lifeline: int, group: int) -> None:
-    """Have the kernel kill a process group when this process dies, which closes the other end of the pipe."""
+    """Let the kernel kill a process group when this process ends, which closes the writing end of the pipe."""
     fcntl.fcntl(lifeline, fcntl.F_SETOWN, -group)
     fcntl.fcntl(lifeline, fcntl.F_SETSIG, signal.SIGKILL)
     fcntl.fcntl(lifeline, fcntl.F_SETFL, fcntl.fcntl(lifeline, fcntl.F_GETFL) | os.O_ASYNC)
 
 
 def _wait(process: "subprocess.Popen[bytes]", files: Sequence[IO[bytes]], end: float, most_bytes: int) -> int:
-    """Wait for the end of the program and return its exit code.
+    """Wait for the end of the program, and return its exit code.
 
-    The whole process group is killed if the program prints or takes too much.
+    Raises:
+        ProgramKilled: the program printed too much or took too long, and its process group was killed.
     """
     while True:
         try:

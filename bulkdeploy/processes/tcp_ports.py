@@ -1,16 +1,16 @@
-"""Connections to many TCP ports at once, which show whether guests answer."""
+"""Tests whether TCP ports accept connections, many at a time."""
 
 import asyncio
 from collections.abc import Sequence
 
 AT_ONCE = 256
-"""Connections that are opened at the same time."""
+"""The most connections that are opened at the same time."""
 
 
 def reachable_ports(ports: Sequence[tuple[str | None, int | None]], *, timeout_s: float) -> list[bool]:
-    """Return in order whether each pair of an IP address and a port accepts a connection within ``timeout_s``.
+    """Return, in order, whether each address and port accepts a connection within ``timeout_s``.
 
-    Pairs without an address or a port are not reachable. Each connection is closed immediately.
+    The result is False for a pair with None. Connections are closed immediately.
     """
     return asyncio.run(_reach_all(ports, timeout_s))
 

@@ -1,4 +1,4 @@
-"""The Celery application that workers run, without its tasks."""
+"""The Celery application of workers, without its tasks."""
 
 import socket
 from collections.abc import Callable
@@ -20,7 +20,10 @@ SILENCE_OPTIONS = {
     )
     if hasattr(socket, name)
 }
-"""A line that is cut without a word is noticed after 25 to 30 s, not after hours: a consumer only listens."""
+"""Socket options with which a broken connection is noticed after 25 to 30 s instead of hours.
+
+A consumer only receives, so it would not notice a broken connection otherwise.
+"""
 
 
 CONFIGURATION: dict[str, Any] = {
@@ -31,7 +34,7 @@ CONFIGURATION: dict[str, Any] = {
     "broker_transport_options": {
         "ack_emulation": False,
         "queue_order_strategy": "round_robin",
-        # One list per queue: with kombu's four priorities each BRPOP names 20 lists, not 5.
+        # One Redis list per queue. With kombu's four priorities, each BRPOP would name 20 lists, not 5.
         "priority_steps": [0],
         "socket_connect_timeout": CONNECT_TIMEOUT_S,
         "socket_keepalive": True,
@@ -47,16 +50,18 @@ CONFIGURATION: dict[str, Any] = {
     "task_default_queue": ALL_QUEUES[0],
     "timezone": "UTC",
 }
-"""Acknowledgements are not emulated: the emulation costs two thirds of Celery's CPU per task on Redis, and buys
-redelivery that a worker killed between BRPOP and the note of it escapes anyway. What was asked is remembered in the
-database, and the sweeper sends again what got lost. Results have no reader: job rows say what became of a job.
+"""Celery's configuration.
+
+Acknowledgements are not emulated, because that would need two thirds of Celery's CPU time per task. Lost messages
+are sent again by the sweeper, because the database stores all jobs. There is no result backend, because the rows of
+jobs store the results.
 """
 
 
 def make_celery(redis_url: Callable[[], str]) -> Celery:
-    """Return a Celery application without tasks that can consume and publish messages.
+    """Return a Celery application without tasks, which can receive and send messages.
 
-    The configuration is computed at first use, so importing an application needs no settings.
+    ``redis_url`` is called at first use, so an application can be created without settings.
     """
     app = Celery("bulkdeploy", set_as_current=False)
 

@@ -1,10 +1,9 @@
-"""The message broker on Redis (or Valkey), used with Celery's message format.
+"""The job queue on Redis (or Valkey), whose messages have Celery's format.
 
-Publishing through Celery costs a round trip and about a millisecond of CPU per message; a bulk call
-sends tens of thousands. So messages are written here, in the form that kombu's Redis transport reads
-(Celery's task protocol 2 in kombu's virtual-transport envelope), and pushed many per command. Any Celery worker
-can read them: ``tests/queue`` sends both ways and compares. Celery's own documentation of the protocol: "Message
-Protocol", version 2.
+Sending through Celery needs a round trip and about a millisecond of CPU time per message, and a bulk call sends
+tens of thousands. So this module writes the messages itself, many per command, in the format of kombu's Redis
+transport (Celery's "Message Protocol", version 2). Any Celery worker can read them; ``tests/queue`` compares them
+with Celery's.
 """
 
 import json
@@ -23,19 +22,21 @@ from bulkdeploy.queue.redis_servers import redis_client
 CONNECT_TIMEOUT_S = 1.0
 ANSWER_TIMEOUT_S = 5.0
 MESSAGES_PER_COMMAND = 1000
-"""One LPUSH of a thousand messages keeps Redis busy for about a millisecond."""
+"""The most messages in one LPUSH, which then keeps Redis busy for about a millisecond."""
 
 
 def task_name(kind: str) -> str:
-    """Return the Celery task that runs jobs of this kind."""
+    """Return the name of the Celery task that runs jobs of this kind."""
     return f"bulkdeploy.{kind}"
 
 
 class CeleryJobQueue:
-    """A JobQueue whose messages Celery workers read. Several threads may share it.
+    """A JobQueue whose messages Celery workers can read.
+
+    Threads may share it.
 
     Args:
-        redis_url: URL of the server, or of Sentinels (queue/redis_servers.py).
+        redis_url: the URL of a Redis server, or of Sentinels (queue/redis_servers.py).
     """
 
     def __init__(self, redis_url: str) -> None:
@@ -62,7 +63,7 @@ class CeleryJobQueue:
             raise QueueUnavailable(f"Redis did not take {len(messages)} message(s): {error}") from error
 
     def waiting(self) -> Mapping[str, int]:
-        """Return the number of waiting messages of each queue."""
+        """Return the number of waiting messages in each queue."""
         try:
             with self._redis.pipeline(transaction=False) as pipeline:
                 for queue in ALL_QUEUES:
@@ -85,10 +86,10 @@ class CeleryJobQueue:
 
 
 class _Envelope:
-    """The encoded messages of one task. They differ only in the id of the job, the queue and the delivery tag.
+    """The template of one task's messages, which differ only in job id, queue and delivery tag.
 
-    The id of the Celery task is the id of the job, so a message that is sent twice appears as one task in Celery's
-    logs. The delivery tag must be unique among the messages of one worker.
+    The id of the Celery task is derived from the job's id, so a message that is sent twice has one task id in
+    Celery's logs. The delivery tag must be unique among the messages of one worker.
     """
 
     def __init__(self, task: str) -> None:
@@ -112,7 +113,7 @@ class _Envelope:
         self._template = pieces
 
     def message(self, job_id: int, queue: str, nonce: str) -> str:
-        """Return the JSON text that kombu would have pushed."""
+        """Return a message as the JSON text that kombu would write."""
         return self._template % {"job": job_id, "id": f"job-{job_id}", "queue": queue, "tag": f"{job_id}-{nonce}"}
 
 

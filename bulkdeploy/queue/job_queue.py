@@ -1,7 +1,7 @@
-"""The interface of the message broker between the API and the workers: queue names and messages.
+"""The interface of the job queue between the API and the workers: queue names and messages.
 
-A message carries a job's id and nothing else; what is true is in the database. Losing a message
-delays its job until the sweeper sends it again; a message that arrives twice finds the lease taken.
+A message contains only the id of a job; the state of the job is in the database. If a message is lost, the sweeper
+sends it again later. If a message arrives twice, the second worker finds that the job is already leased.
 """
 
 from bisect import bisect_left
@@ -9,18 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple, Protocol
 
 INTERACTIVE = "jobs.interactive"
-"""Single deployments and everything a person waits for."""
+"""The queue for single deployments and for all other jobs that a person waits for."""
 
 QUEUE_SIZES = (100, 1_000, 10_000)
 BULK = tuple(f"jobs.bulk.{queue_number}" for queue_number in range(len(QUEUE_SIZES) + 1))
-"""Bulk deployments by how many VMs they have: at most so many, the last queue the rest.
+"""The queues for bulk deployments by number of VMs: up to each of QUEUE_SIZES, and more.
 
-Workers take from all job_queues in turn, so a deployment waits for others of its own size and never for a batch ten
-times as large; and no queue starves.
+Workers take messages from all queues in turn. So a deployment waits for others of its own size, and not for one
+that is ten times as large.
 """
 
 PACED = BULK[-1]
-"""Jobs of bulk operations that were held at first: nobody waits for a single one of them."""
+"""The queue for jobs of bulk operations that are released little by little."""
 
 ALL_QUEUES = (INTERACTIVE, *BULK)
 
@@ -31,9 +31,12 @@ def bulk_queue(vms: int) -> str:
 
 
 class JobMessage(NamedTuple):
-    """A message about one job: its internal id, its kind (the name of the task) and its queue.
+    """A message about one job.
 
-    The kind can be one of a newer release.
+    Attributes:
+        job_id: the internal id of the job.
+        kind: the kind of the job, which may be one of a newer release.
+        queue: the name of the queue.
     """
 
     job_id: int
@@ -42,17 +45,19 @@ class JobMessage(NamedTuple):
 
 
 class JobQueue(Protocol):
-    """A sender of job messages. Sending is best effort, because unsent messages stay in the outbox."""
+    """Sends messages about jobs. Unsent messages are in the outbox, so a failure loses none."""
 
     def send(self, messages: Sequence[JobMessage]) -> None:
-        """Send all messages with few round trips. Messages of one queue arrive in the given order.
+        """Send all messages, in few round trips.
+
+        Messages of one queue arrive in the given order.
 
         Raises:
-            QueueUnavailable: some may not have been sent; sending them again is harmless.
+            QueueUnavailable: some messages may not have been sent; sending them again does no harm.
         """
 
     def waiting(self) -> Mapping[str, int]:
-        """Return how many messages wait in each queue of ALL_QUEUES.
+        """Return the number of waiting messages in each queue of ALL_QUEUES.
 
         Raises:
             QueueUnavailable: the message broker does not answer.

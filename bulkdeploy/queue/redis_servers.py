@@ -1,9 +1,9 @@
-"""The addresses of Redis: one server, or the primary server that Sentinels name.
+"""The URLs of Redis: one server, or Sentinels that know the primary server.
 
 ``redis://:password@host:6379/0`` (``rediss://`` with TLS) is one server.
-``sentinel://:password@one:26379,two:26379/0?master=mymaster`` are Sentinels, whose ports may be left out; the
-password is that of the servers, and with ``&sentinelauth=true`` that of the Sentinels, too. Redis' documentation
-of Sentinel says what a client does: it asks them for the primary at each new connection.
+``sentinel://:password@one:26379,two:26379/0?master=mymaster`` are Sentinels, whose ports are optional. The password
+is that of the server; with ``&sentinelauth=true`` it is also that of the Sentinels. The client asks a Sentinel for
+the primary at each new connection.
 """
 
 from dataclasses import dataclass
@@ -30,15 +30,15 @@ class _Sentinels:
 
     @property
     def own_options(self) -> dict[str, Any]:
-        """The options of connections to the Sentinels themselves."""
+        """The options of connections to the Sentinels."""
         return {"password": self.password} if self.share_the_password else {}
 
 
 def check_redis_url(url: str) -> None:
-    """Reject a URL that names neither one Redis server nor Sentinels.
+    """Check that a URL names one Redis server or Sentinels.
 
     Raises:
-        ValueError: the rule that it breaks.
+        ValueError: the URL is not valid; the text is the rule that it breaks.
     """
     parts = urlsplit(url)
     if parts.scheme == SENTINEL:
@@ -50,13 +50,15 @@ def check_redis_url(url: str) -> None:
             "must name one server, as redis://:password@host:6379/0, or Sentinels, as sentinel://one,two/0"
         )
     else:
-        parts.port  # noqa: B018 - looks whether it is one
+        parts.port  # noqa: B018 - raises ValueError for an invalid port
 
 
 def redis_client(url: str, **options: Any) -> Redis:
-    """Return a client of the Redis server. With Sentinels, it is a client of the present primary.
+    """Return a client of the Redis server.
 
-    ``options`` are options of the client's connections.
+    With Sentinels, it is a client of the present primary.
+
+    ``options`` are the options of the client's connections.
     """
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:
@@ -73,7 +75,7 @@ def redis_client(url: str, **options: Any) -> Redis:
 
 
 def celery_broker(url: str) -> tuple[str, dict[str, Any]]:
-    """Return ``broker_url`` and additional transport options for Celery."""
+    """Return Celery's ``broker_url`` and additional transport options for a Redis URL."""
     parts = urlsplit(url)
     if parts.scheme != SENTINEL:
         return url, {}

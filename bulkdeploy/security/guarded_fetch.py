@@ -1,9 +1,8 @@
-"""The only way to read a URL that a caller gave (one file: each check protects the next).
+"""Reads URLs that users gave (one file: each check depends on the others).
 
-A URL of a caller can name this machine, the database's machine or a cloud's metadata server. ``Fetcher`` therefore
-resolves the host's name once, checks every address that the name has, connects to one of these addresses, and does
-the same anew for each redirect. What a server answered stays in the log: errors, which callers read, say that the
-file could not be read and nothing more.
+A user's URL may point to this machine, the database's machine, or a cloud's metadata server. ``Fetcher`` resolves
+the host's name once, checks every address, connects to a checked address, and does the same for each redirect.
+Users see the error texts, so these contain nothing of a server's response; the log has the details.
 """
 
 import base64
@@ -40,55 +39,58 @@ log = structlog.get_logger(__name__)
 
 GIB, FILE = 1 << 30, "file"
 PORTS = {"http": 80, "https": 443}
-"""The schemes of remote files, and the port of each."""
+"""The allowed schemes of remote files, and their default ports."""
 
 SILENCE_S = 30.0
-"""A server that sends nothing for so many seconds has failed."""
+"""The seconds after which a server that sends nothing has failed."""
 
 TOO_LONG = "the server took too long (fetch.seconds)"
 REDIRECTS = (301, 302, 303, 307, 308)
 
 
 class FetchRules(BaseModel):
-    """The rules of fetching files: from which networks, and how much; the table ``[fetch]`` of the settings."""
+    """The rules for fetching files, in the settings table ``[fetch]``."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     allowed_networks: tuple[IPvAnyNetwork, ...] = Field(
         default=(),
-        description="Networks that urls of templates and ISOs may name although they are not public, such as "
-        "10.20.0.0/16. Every user can then read from them what the workers can.",
+        description="Networks that urls of templates and ISOs may point to although they are not public, such as "
+        "10.20.0.0/16. Every user can then read all files there that the workers can read.",
     )
     directories: tuple[Path, ...] = Field(
         default=(),
-        description="Directories of the workers below which root admins may name files (file:///path).",
+        description="Directories on the workers from which root admins may register files (file:///path).",
     )
     file_gib: Annotated[float, Field(gt=0)] = Field(
-        default=64.0, description="Largest file that is fetched for a template or an ISO, in GiB."
+        default=64.0, description="Largest file for a template or an ISO, in GiB."
     )
     disk_gib: Annotated[float, Field(gt=0)] = Field(
-        default=1024.0, description="Largest disk that the image of a template may declare, in GiB."
+        default=1024.0, description="Largest virtual disk size of a template's image, in GiB."
     )
     seconds: Annotated[float, Field(gt=0)] = Field(
-        default=3600.0, description="Most seconds that the fetching of one file may take."
+        default=3600.0, description="Longest time for fetching one file, in seconds."
     )
     redirects: Annotated[int, Field(ge=0, le=20)] = Field(
         default=5,
-        description="Most redirects that are followed for one file; each one is checked as the first url is.",
+        description="Most redirects for one file. Every redirect is checked like the first url.",
     )
 
 
 class FetchRejected(Exception):
-    """Raised if a URL or its content is not allowed. A retry would fail, too. Callers may see the text."""
+    """The URL or the file is not allowed, so a retry would fail too. Users may see the text."""
 
 
 class FetchFailed(Exception):
-    """The file could not be read; a repetition may succeed. The text is for callers: it has no server's answer."""
+    """The file could not be read; a retry may succeed.
+
+    Users may see the text, because it contains nothing of the server's response.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class _Target:
-    """A URL in parts, with the one address that is connected to."""
+    """The parts of a URL, and the checked address that is connected to."""
 
     scheme: str
     host: str
@@ -99,11 +101,14 @@ class _Target:
 
 
 class Fetcher:
-    """Reads files that URLs of callers name. Safe to share between threads.
+    """Reads the files at URLs that users gave.
+
+    Threads may share the object.
 
     Args:
-        rules: what is allowed.
-        own_hosts: names or addresses of the service's own servers, such as its database: no URL may lead there.
+        rules: the rules.
+        own_hosts: names or addresses of the service's own servers, such as its database, which URLs may not point
+            to.
     """
 
     def __init__(self, rules: FetchRules, own_hosts: Sequence[str] = ()) -> None:
@@ -111,10 +116,11 @@ class Fetcher:
 
     @contextmanager
     def open(self, url: str) -> Iterator[tuple[IO[bytes], int]]:
-        """Open a URL: the file as a stream, and its size in bytes, which the stream never exceeds.
+        """Open a URL, and yield its content as a stream and its size in bytes.
 
         Raises:
-            FetchRejected, FetchFailed: see there; they are also raised while the stream is read.
+            FetchRejected: the URL or the file is not allowed.
+            FetchFailed: the file could not be read; also raised while the stream is read.
         """
         if url.lower().startswith(f"{FILE}:"):
             with self._open_file(url) as stream:
@@ -146,7 +152,7 @@ class Fetcher:
 
     @contextmanager
     def _request(self, url: str, limit: "_TimeLimit") -> Iterator[http.client.HTTPResponse]:
-        """Open the response 200 that a URL leads to, over redirects. Every connection is closed in any case."""
+        """Yield the response with status 200 for a URL, after all redirects. All connections are closed."""
         first = target = self._target(url, secure=False)
         for _ in range(self.rules.redirects + 1):
             connection = _Pinned(target, limit)
@@ -171,7 +177,7 @@ class Fetcher:
             connection.limit.check()
             log.warning("fetch_failed", url=redact_url(url), reason=str(error), status=None)
             raise FetchFailed("the file could not be read from its server") from error
-        connection.limit.check()  # a connection that was cut off looks like one whose headers are complete
+        connection.limit.check()  # after a connection was cut off, the headers seem to be complete
         return response
 
     def _get(
@@ -186,11 +192,11 @@ class Fetcher:
         return connection.getresponse()
 
     def _target(self, url: str, *, secure: bool) -> _Target:
-        """Split a URL and resolve its host, once.
+        """Split a URL, and resolve its host name once.
 
         Raises:
             FetchRejected: the scheme, the host or one of its addresses is not allowed.
-            FetchFailed: the name of the host cannot be resolved.
+            FetchFailed: the host name cannot be resolved.
         """
         try:
             parts = urlsplit(url)
@@ -233,10 +239,10 @@ class Fetcher:
 
 
 def check_url(url: str, rules: FetchRules) -> None:
-    """Check a remote URL as far as this is possible without resolving the name of its host.
+    """Check a remote URL without resolving its host name.
 
     Raises:
-        FetchRejected: the URL names an address that is not public, in whatever spelling, or this machine.
+        FetchRejected: the URL has an address that is not public, in any notation, or names this machine.
     """
     try:
         host = urlsplit(url).hostname or ""
@@ -253,11 +259,10 @@ def check_url(url: str, rules: FetchRules) -> None:
 
 
 class _TimeLimit:
-    """The time limit of one fetch over all its connections. When it has passed, the open connection is closed.
+    """The time limit of one fetch over all its connections, used as a context manager.
 
-    The timeout of a socket restarts with each byte, so a server that sends its handshake, headers or body byte by
-    byte would block the caller for days. Use the object as a context manager. The limit starts when the object is
-    created.
+    When the time has passed, the open connection is closed. A socket's own timeout restarts with each byte, so a
+    slow server could block the caller for days. The time starts when the object is created.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -275,38 +280,42 @@ class _TimeLimit:
         self._timer.cancel()
 
     def watch(self, opened: socket.socket) -> None:
-        """Cut this socket off, and no longer an earlier one, when the time is over.
+        """Close this socket, instead of an earlier one, when the time has passed.
 
         Raises:
-            FetchFailed: the time is over.
+            FetchFailed: the time has passed already.
         """
         self._socket = opened
         self.check()
 
     def check(self) -> None:
-        """Raise FetchFailed if the time is over."""
+        """Raise FetchFailed if the time has passed."""
         if self._is_over:
             raise FetchFailed(TOO_LONG)
 
     def left(self) -> float:
-        """Return the seconds that one step may take; raises FetchFailed if none are left."""
+        """Return the seconds that the next step may take, at most SILENCE_S.
+
+        Raises:
+            FetchFailed: no time is left.
+        """
         left = min(SILENCE_S, self._ends - time.monotonic())
         if left <= 0:
             raise FetchFailed(TOO_LONG)
         return left
 
     def _end(self) -> None:
-        self._is_over = True  # first: watch sets the socket first, so that one of the two sees the other
+        self._is_over = True  # before the socket is read, because watch sets the socket before it checks this
         if self._socket is not None:
             with suppress(OSError):
-                # The method of an encrypted socket would also take its cipher from the thread that reads.
+                # The shutdown method of a TLS socket would disturb the thread that reads.
                 socket.socket.shutdown(self._socket, socket.SHUT_RDWR)
 
 
 class _Pinned(http.client.HTTPConnection):
-    """A connection to the checked address of a target, whatever its host's name means now, within a time limit.
+    """A connection to the checked address of a target, within a time limit.
 
-    TLS verifies the name, not the address.
+    The host name is not resolved again. TLS verifies the host name.
     """
 
     def __init__(self, target: _Target, limit: _TimeLimit) -> None:
@@ -325,20 +334,26 @@ class _Pinned(http.client.HTTPConnection):
 
 
 class _Body:
-    """The body of a response: at most its declared size, in time, and whole."""
+    """The body of a response. Reading raises FetchFailed if the body is shorter than its declared size."""
 
     def __init__(self, response: http.client.HTTPResponse, size: int, limit: _TimeLimit) -> None:
         self._response, self._left, self._limit = response, size, limit
 
     def read(self, size: int) -> bytes:
-        """Read at most this number of bytes. Fewer bytes are returned if fewer arrived, and none at the end."""
+        """Return at most ``size`` bytes, or fewer if fewer arrived; no bytes at the end.
+
+        Raises:
+            FetchFailed: the connection broke, the time has passed, or the body is too short.
+        """
         if not self._left:
             return b""
         try:
             chunk = self._response.read1(min(size, self._left))
         except (OSError, http.client.HTTPException) as error:
             self._limit.check()
-            raise FetchFailed("the connection to the server broke, or was silent too long") from error
+            raise FetchFailed(
+                "the connection to the server broke, or the server sent nothing for too long"
+            ) from error
         self._limit.check()
         if not chunk:
             raise FetchFailed("the server sent less than it had announced")

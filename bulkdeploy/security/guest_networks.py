@@ -10,12 +10,14 @@ from bulkdeploy.security.network_addresses import TRANSLATED, Address, addresses
 
 @dataclass(frozen=True, slots=True)
 class GuestNetworks:
-    """The networks that the setting ``guest_health_networks`` lists. Without any, no guest is connected to.
+    """The networks in the setting ``guest_health_networks``.
 
-    Users choose the addresses of their guests, so an address alone does not show that it belongs to a guest.
+    Health checks connect to no other network.
+
+    Users choose the addresses of their guests, so an address does not prove that it belongs to a guest.
 
     Attributes:
-        networks: the listed networks.
+        networks: the networks.
         own_hosts: names or addresses of the service's own servers, such as its database.
     """
 
@@ -24,15 +26,15 @@ class GuestNetworks:
 
     @classmethod
     def read(cls, networks: Sequence[str], own_hosts: Sequence[str] = ()) -> Self:
-        """Return the networks that these CIDRs name.
+        """Return the object for networks in CIDR notation.
 
         Raises:
-            ValueError: a text is no network.
+            ValueError: a text is not a network.
         """
         return cls(tuple(ip_network(network) for network in networks), tuple(own_hosts))
 
     def contains(self, address: str) -> bool:
-        """Return whether a listed network contains an address, and machines use such addresses for each other.
+        """Return whether an address is in one of the networks and can be the address of a guest.
 
         Returns False for loopback, link-local, multicast, reserved and unspecified addresses.
         """
@@ -40,7 +42,7 @@ class GuestNetworks:
         return _is_of_a_machine(parsed) and any(parsed in network for network in self.networks)
 
     def connectable(self, addresses: Collection[str]) -> frozenset[str]:
-        """Return the contained addresses that belong neither to this machine nor to a server of the service."""
+        """Return the contained addresses that belong neither to this machine nor to the service's own servers."""
         own = addresses_of(self.own_hosts)
         contained = {address: ip_address(address) for address in addresses if self.contains(address)}
         return frozenset(

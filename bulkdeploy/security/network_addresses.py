@@ -1,4 +1,4 @@
-"""Addresses of hosts: parsed in every notation, resolved, and classified by network."""
+"""Network addresses: parsed in every notation, resolved from names, and classified."""
 
 import ipaddress
 import socket
@@ -19,17 +19,17 @@ TRANSLATED = tuple(
         "fec0::/10",
     )
 )
-"""IPv6 networks whose addresses stand for IPv4 addresses, or that are local to a site: never public."""
+"""IPv6 networks whose addresses contain IPv4 addresses or are local to a site; never public."""
 
 DISCARDED = (ipaddress.ip_network("192.88.99.0/24"),)
 
 
 class UnknownHost(Exception):
-    """The name of a host cannot be resolved."""
+    """A host name cannot be resolved."""
 
 
 def read_address(host: str) -> Address | None:
-    """Read an address in any spelling that connections accept, such as ``127.1``, ``0x7f.1`` or ``2130706433``.
+    """Return an address from any notation that connections accept, such as ``127.1`` or ``0x7f.1``.
 
     Returns None if the text is a name.
     """
@@ -47,7 +47,7 @@ def resolve(host: str, port: int) -> list[Address]:
     """Return the addresses of a host, at least one.
 
     Raises:
-        UnknownHost: the name cannot be resolved.
+        UnknownHost: the host name cannot be resolved.
     """
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -74,7 +74,7 @@ def is_public(address: Address) -> bool:
 
 
 def is_own(address: Address) -> bool:
-    """Return whether an address is one of this machine's: the kernel then sends from it to itself."""
+    """Return whether an address belongs to this machine, because the kernel would send from it to itself."""
     family = socket.AF_INET if address.version == 4 else socket.AF_INET6
     with socket.socket(family, socket.SOCK_DGRAM) as probe:  # connecting a datagram socket sends nothing
         try:

@@ -4,9 +4,9 @@ import secrets
 
 
 def random_text(size_bytes: int) -> str:
-    """Letters, digits, ``-`` and ``_`` of this much chance, as text that no command line takes for an option.
+    """Return a random text of letters, digits, ``-`` and ``_``, made from ``size_bytes`` random bytes.
 
-    The first sign is a letter or a digit: ``cmk set secretkey -x...`` and shells would read ``-x`` as a flag.
+    The first character is a letter or a digit, so that no program takes the text for an option.
     """
     while not (text := secrets.token_urlsafe(size_bytes))[0].isalnum():
         pass

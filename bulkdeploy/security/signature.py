@@ -1,6 +1,6 @@
-"""Request signatures: HMAC-SHA1 over the sorted parameters, as CloudStack's clients make them.
+"""Request signatures: HMAC-SHA1 over the sorted parameters, as CloudStack's clients compute them.
 
-Used by the API to verify and by the client to sign. Source: cloudstack-protocol.md 2.1.
+The API verifies signatures, and the client signs. Source: cloudstack-protocol.md 2.1.
 """
 
 import base64
@@ -10,33 +10,33 @@ from collections.abc import Mapping
 from urllib.parse import quote
 
 JAVA, PYTHON, LIBCLOUD = "*", "*~", "*~[]"
-"""What each family of clients leaves bare in values, beside letters, digits and ``.-_``."""
+"""The characters, besides letters, digits and ``.-_``, that each kind of client does not encode in values."""
 
 
 def canonical(parameters: Mapping[str, str], *, bare: str = PYTHON) -> str:
     """Return the text that is signed: ``name=value`` pairs sorted by name, joined by ``&``, in lower case.
 
-    Names are not changed. Values are percent-encoded (space as ``%20``), except the characters in ``bare``. The
-    parameter ``signature``, in any case, is omitted.
+    Values are percent-encoded (a space as ``%20``), except the characters in ``bare``. The parameter ``signature``,
+    in upper or lower case, is left out.
     """
     pairs = sorted((name, value) for name, value in parameters.items() if name.lower() != "signature")
     return "&".join(f"{name}={_encoded(value, bare)}" for name, value in pairs).lower()
 
 
 def sign(parameters: Mapping[str, str], secret: str, *, bare: str = PYTHON) -> str:
-    """Return the signature of these (decoded) parameters: base64 with padding."""
+    """Return the signature of decoded parameters, as base64 with padding."""
     message = canonical(parameters, bare=bare).encode()
-    # The protocol prescribes SHA-1; within an HMAC its collisions are of no use to a forger.
+    # The protocol prescribes SHA-1. Collisions of SHA-1 do not help to forge an HMAC.
     return base64.b64encode(hmac.new(secret.encode(), message, hashlib.sha1).digest()).decode("ascii")
 
 
 def verify(parameters: Mapping[str, str], secret: str, signature: str) -> bool:
-    """Return whether ``signature`` is valid for these parameters in the encoding of any known client.
+    """Return whether ``signature`` is valid for the parameters in the encoding of any known kind of client.
 
-    Java's encoder (the reference of the protocol) writes ``~`` and brackets as ``%XX``. Python and Go do not encode
-    ``~``, and Libcloud does not encode brackets either. All forms encode the same parameters, so accepting each of
-    them accepts nothing that was not signed. Names are signed as they are written. A name with ``&`` or ``=`` is
-    rejected, because it could pass for several parameters. Each comparison takes constant time.
+    Java's encoder, which is the reference of the protocol, encodes ``~`` and brackets; Python and Go do not encode
+    ``~``, and Libcloud encodes neither. All encodings stand for the same parameters, so it is safe to accept each.
+    Names are not encoded, so a name with ``&`` or ``=`` is rejected, because it could pass for several parameters.
+    Each comparison takes constant time.
     """
     if any("&" in name or "=" in name for name in parameters):
         return False

@@ -1,10 +1,9 @@
-"""The counters and timers of every process, by their Prometheus names.
+"""The counters and timers of all programs, with their Prometheus names.
 
-Each process has one registry, as Prometheus requires. docs/reference/monitoring.md explains each figure and when to
-act on it. Figures of rows or of Redis are not counted here but read at each scrape: ``api.state_figures``.
-
-API processes keep their figures in files that they share (``SHARED_DIRECTORY`` in the environment, set before
-this module is imported), so that whichever of them is asked answers for all.
+docs/reference/monitoring.md explains each metric. Figures from the database and Redis are not counted here but read
+at each scrape (``api.state_figures``). API processes share their figures through files in the directory that the
+environment variable SHARED_DIRECTORY names, so that each process can report the figures of all. The variable must
+be set before this module is imported.
 """
 
 from collections.abc import Iterator, Mapping
@@ -25,39 +24,43 @@ CALLS = Counter("bulkdeploy_calls", "API calls answered", ["command", "status"])
 CALL_SECONDS = Histogram("bulkdeploy_call_seconds", "Time to answer an API call", buckets=SHORT_S)
 
 REQUESTS_REFUSED = Counter(
-    "bulkdeploy_requests_refused", "Connections that were ended before they sent a call", ["reason"]
+    "bulkdeploy_requests_refused", "Connections that were closed before they sent a complete call", ["reason"]
 )
 
 PLAN_SECONDS = Histogram(
     "bulkdeploy_plan_seconds",
-    "Time to read a zone and plan one call, or one VM that looks for another host",
+    "Time to plan one call, or to find another host for one VM",
     buckets=SHORT_S,
 )
 CLAIM_CONFLICTS = Counter(
-    "bulkdeploy_claim_conflicts", "Transactions repeated because another one was faster", ["reason"]
+    "bulkdeploy_claim_conflicts", "Transactions repeated because of a conflict with another transaction", ["reason"]
 )
 SHARED_TRANSACTIONS = Histogram(
-    "bulkdeploy_shared_transaction_calls", "Deploy calls committed together", buckets=(1, 2, 5, 10, 20, 50)
+    "bulkdeploy_shared_transaction_calls",
+    "Number of deploy calls in one transaction",
+    buckets=(1, 2, 5, 10, 20, 50),
 )
 LOCK_TIMEOUTS = Counter(
-    "bulkdeploy_lock_timeouts", "Transactions begun anew, everything given back, because a lock was not free"
+    "bulkdeploy_lock_timeouts", "Transactions rolled back and repeated because a lock was not free"
 )
 
-JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that reached their end", ["kind", "result"])
-JOBS_PAUSED = Counter("bulkdeploy_jobs_paused", "Tries of jobs that are to be repeated later", ["kind"])
-JOBS_REQUEUED = Counter("bulkdeploy_jobs_requeued", "Leased jobs that a stopping worker gave back to the queue")
-JOBS_IN_HAND = Gauge("bulkdeploy_jobs_in_hand", "Leases that this worker holds", multiprocess_mode="livesum")
-LEASES_LOST = Counter("bulkdeploy_leases_lost", "Leases that this worker lost before its job was over", ["noticed"])
+JOBS_FINISHED = Counter("bulkdeploy_jobs_finished", "Jobs that ended", ["kind", "result"])
+JOBS_PAUSED = Counter("bulkdeploy_jobs_paused", "Attempts of jobs that are repeated later", ["kind"])
+JOBS_REQUEUED = Counter("bulkdeploy_jobs_requeued", "Leased jobs that a stopping worker returned to the queue")
+JOBS_IN_HAND = Gauge("bulkdeploy_jobs_in_hand", "Jobs that this worker has leased", multiprocess_mode="livesum")
+LEASES_LOST = Counter("bulkdeploy_leases_lost", "Leases that this worker lost before the job ended", ["noticed"])
 BATCH_SECONDS = Histogram(
     "bulkdeploy_batch_seconds", "Time to write a batch of leases and results", buckets=SHORT_S
 )
-STEP_SECONDS = Histogram("bulkdeploy_step_seconds", "Time of a driver call", ["step", "hypervisor"], buckets=LONG_S)
+STEP_SECONDS = Histogram(
+    "bulkdeploy_step_seconds", "Duration of a driver call", ["step", "hypervisor"], buckets=LONG_S
+)
 DRIVER_BATCH = Histogram(
-    "bulkdeploy_driver_batch_calls", "Calls sent to a driver together", buckets=(1, 2, 5, 10, 20, 50, 100)
+    "bulkdeploy_driver_batch_calls", "Number of calls in one batch to a driver", buckets=(1, 2, 5, 10, 20, 50, 100)
 )
 DRIVER_ERRORS = Counter("bulkdeploy_driver_errors", "Driver calls that failed", ["step", "hypervisor", "kind"])
 
-SWEPT = Counter("bulkdeploy_swept", "What the sweeper had to see to", ["what"])
+SWEPT = Counter("bulkdeploy_swept", "Objects that the sweeper repaired, sent or deleted", ["what"])
 SWEEPER_ROUNDS = Counter("bulkdeploy_sweeper_rounds", "Rounds of the sweeper")
 SWEEPS_FAILED = Counter("bulkdeploy_sweeps_failed", "Passes of the sweeper that failed", ["what"])
 
@@ -81,11 +84,14 @@ OWN: Mapping[Program, tuple[Counter | Gauge | Histogram, ...]] = {
     ),
     Program.SWEEPER: (SWEPT, SWEEPER_ROUNDS, SWEEPS_FAILED, STEP_SECONDS, DRIVER_ERRORS),
 }
-"""What each program counts. Others' figures would be zeros that never move, and alarms would take them for true."""
+"""The metrics of each program.
+
+A program does not report the metrics of others, because they would always be zero and mislead alarms.
+"""
 
 
 class OwnFigures(Collector):
-    """The metrics of one program: its counters, its release, and the libraries' metrics of the process."""
+    """The metrics of one program: its counters, its release, and the metrics of Python libraries."""
 
     def __init__(self, program: Program, counted: Collector = REGISTRY) -> None:
         self._program, self._counted = program, counted
@@ -100,7 +106,7 @@ class OwnFigures(Collector):
 
 
 def build_info(program: Program) -> Metric:
-    """Return the metric that names the release of a program."""
+    """Return the metric with the release of a program."""
     info = GaugeMetricFamily(f"{PREFIX}build_info", "The release that runs", labels=["program", "version"])
     info.add_metric([program, version("bulkdeploy")], 1)
     return info

@@ -1,6 +1,6 @@
-"""The id and the user of the request for which a thread works, passed from the proxy to logs, jobs and workers.
+"""The id and the user of the request that a thread works for, which appear in logs and jobs.
 
-Context variables, for they go along with every layer and none of them acts on them.
+They are context variables, because every layer passes them on and none of them uses them.
 """
 
 import re
@@ -16,12 +16,12 @@ _USER: ContextVar[int | None] = ContextVar("user_id", default=None)
 
 
 def current_request() -> str | None:
-    """Return the id of the call that is being answered, or None if the program acts on its own."""
+    """Return the id of the request that this thread works for, or None if it works for no request."""
     return _CURRENT.get()
 
 
 def current_user() -> int | None:
-    """Return the internal id of the user that the thread works for, or None where no user is known."""
+    """Return the internal id of the user that this thread works for, or None if the user is not known."""
     return _USER.get()
 
 

@@ -1,7 +1,7 @@
 """Trace spans of calls, jobs and hypervisor calls (ADR 46).
 
-There are none until ``record_with`` says who records them, which ``wiring.tracing`` does where a setting asks for
-it. Until then a span costs next to nothing, and nothing of OpenTelemetry is imported.
+Spans are recorded only after ``record_with`` was called, which ``wiring.tracing`` does if a setting requires it.
+Otherwise spans cost almost nothing, and OpenTelemetry is not imported.
 """
 
 from collections.abc import Callable, Mapping
@@ -10,11 +10,11 @@ from enum import Enum
 from typing import Protocol
 
 HEADER = "traceparent"
-"""Carries a trace from one program to the next: W3C, Trace Context, section 3.2."""
+"""The header that passes a trace from one program to the next (W3C, Trace Context, section 3.2)."""
 
 Value = str | int
 Facts = Callable[[], Mapping[str, Value]]
-"""What is known of a span as it begins, under OpenTelemetry's names where there are some."""
+"""Returns the attributes of a span at its beginning, with OpenTelemetry's names where there are some."""
 
 
 class SpanKind(Enum):
@@ -23,8 +23,8 @@ class SpanKind(Enum):
     SERVER = "a call that is answered"
     PRODUCER = "jobs that are sent"
     CONSUMER = "a job that is run"
-    CLIENT = "a call to somebody else"
-    INTERNAL = "a part of one of these"
+    CLIENT = "a call to another program"
+    INTERNAL = "a part of another span"
 
 
 class BegunAnew(Exception):
@@ -38,23 +38,24 @@ class Span(Protocol):
         """Set an attribute."""
 
     def fail(self, why: str) -> None:
-        """Mark the span as failed."""
+        """Mark the span as failed because of ``why``."""
 
 
 class Recorder(Protocol):
     """A recorder of spans."""
 
     def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> AbstractContextManager[Span]:
-        """Begin a span. Its parent is this thread's span or the one of ``continued``; otherwise a new trace begins.
+        """Begin a span that ends with the block.
 
-        If an error passes through the block, only its type is recorded, because its text can contain secrets.
-        ``BegunAnew`` is not recorded as an error.
+        The parent of the span is this thread's current span or the span of ``continued``; without either, a new
+        trace begins. If an exception leaves the block, only its type is recorded, because its text may contain
+        secrets. ``BegunAnew`` is not recorded as an error.
         """
 
     def continued(self, traceparent: str | None) -> AbstractContextManager[None]:
-        """Make spans that begin in this thread inside the block parts of that span.
+        """Make the span that ``traceparent`` names the parent of spans that begin in this thread in the block.
 
-        None, or an invalid text: of none.
+        If ``traceparent`` is None or invalid, the spans have no parent outside the block.
         """
 
     def traceparent(self) -> str | None:
@@ -75,21 +76,21 @@ _NOTHING: AbstractContextManager[None] = nullcontext()
 
 
 def record_with(recorder: Recorder) -> None:
-    """Record all later spans with a recorder."""
-    global _recorder  # noqa: PLW0603 - one for a process, as its log is
+    """Record all spans that begin from now on with ``recorder``."""
+    global _recorder  # noqa: PLW0603 - one recorder for the process
     _recorder = recorder
 
 
 def span(name: str, kind: SpanKind = SpanKind.INTERNAL, facts: Facts = dict) -> AbstractContextManager[Span]:
-    """Return a span that lasts as long as the block; see Recorder.
+    """Return a span that lasts as long as the ``with`` block; see ``Recorder.span``.
 
-    ``facts`` is called only where spans are recorded.
+    ``facts`` is called only if spans are recorded.
     """
     return _NO_SPAN if _recorder is None else _recorder.span(name, kind, facts())
 
 
 def continued(traceparent: str | None) -> AbstractContextManager[None]:
-    """Continue the trace of another program inside the block."""
+    """Make spans in the block part of the trace that ``traceparent`` names; see ``Recorder.continued``."""
     return _NOTHING if _recorder is None else _recorder.continued(traceparent)
 
 

@@ -1,4 +1,4 @@
-"""The cipher of secrets at rest: Fernet (AES-128-CBC with HMAC-SHA256)."""
+"""The encryption of secrets in the database with Fernet (AES-128-CBC with HMAC-SHA256)."""
 
 from cryptography.fernet import Fernet, InvalidToken, MultiFernet
 
@@ -7,27 +7,32 @@ from bulkdeploy.wiring.settings import Settings
 
 
 class SecretKeyWrong(Exception):
-    """A stored secret was encrypted with another ``secret_key``."""
+    """A stored secret was encrypted with a key that the setting ``secret_key`` does not have."""
 
     def __init__(self) -> None:
-        super().__init__("A stored API secret key cannot be read: secret_key is not the one it was encrypted with")
+        super().__init__(
+            "A stored secret cannot be decrypted: the setting secret_key does not have the key that encrypted it"
+        )
 
 
 class FernetCipher:
-    """Encrypts with a Fernet key; of several, with commas between them, the first encrypts and any decrypts."""
+    """Encrypts and decrypts secrets with one or several Fernet keys, which are separated by commas.
+
+    The first key encrypts; each of the keys can decrypt.
+    """
 
     def __init__(self, keys: str) -> None:
         self._fernet = MultiFernet([Fernet(key.strip()) for key in keys.split(",")])
 
     def encrypt(self, secret: str) -> bytes:
-        """Return the secret, unreadable at rest."""
+        """Return the encrypted secret."""
         return self._fernet.encrypt(secret.encode())
 
     def decrypt(self, token: bytes) -> str:
-        """Decrypt a secret.
+        """Return the secret in ``token``.
 
         Raises:
-            SecretKeyWrong: another key encrypted it.
+            SecretKeyWrong: none of the keys encrypted the secret.
         """
         try:
             return self._fernet.decrypt(token).decode()
@@ -35,10 +40,10 @@ class FernetCipher:
             raise SecretKeyWrong from error
 
     def encrypt_anew(self, token: bytes) -> bytes:
-        """Return the same secret, encrypted with the first key.
+        """Return the secret in ``token``, encrypted with the first key.
 
         Raises:
-            SecretKeyWrong: none of the keys encrypted it.
+            SecretKeyWrong: none of the keys encrypted the secret.
         """
         try:
             return self._fernet.rotate(token)
@@ -47,7 +52,7 @@ class FernetCipher:
 
 
 def build_cipher(settings: Settings) -> FernetCipher:
-    """Return the cipher with the configured key, or with the one generated in data_dir."""
+    """Return the cipher with the key from the settings, or with the key generated in ``data_dir``."""
     if settings.secret_key is not None:
         return FernetCipher(settings.secret_key.get_secret_value())
     return FernetCipher(secret_files.secret_key(settings.data_dir))

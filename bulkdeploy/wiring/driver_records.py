@@ -1,4 +1,4 @@
-"""The records of drivers in the database (``drivers.records``) (one file: one class a protocol)."""
+"""Database implementations of the protocols in ``drivers.records`` (one file: one class for each protocol)."""
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -49,9 +49,10 @@ def records_in(
     fetcher: Fetcher | None = None,
     decrypt: Callable[[bytes], str] | None = None,
 ) -> Records:
-    """Return the records of a driver that serves these hypervisor types.
+    """Return the records for a driver that serves the hypervisor types for which ``serves`` returns True.
 
-    Without a ``fetcher`` its images are fetched by the default rules. Without ``decrypt`` pools have no secrets.
+    Without ``fetcher``, images are fetched by the default rules. Without ``decrypt``, the secrets of pools cannot
+    be read.
     """
     return Records(
         _Directory(engine, serves, decrypt),
@@ -147,7 +148,7 @@ class _Directory:
 
 
 def _decrypt_secret(decrypt: Callable[[bytes], str], pool_name: str, encrypted: bytes) -> str:
-    """Decrypt the secret of a pool.
+    """Return the decrypted secret of a pool.
 
     Raises:
         DriverError: another key encrypted the secret.
@@ -367,5 +368,5 @@ class _ClusterTurns:
             except OperationalError as error:
                 if not isinstance(error.orig, LockNotAvailable):
                     raise
-                raise TimeoutError(f"others had the turn of {cluster} for {timeout_s:.0f} s") from error
+                raise TimeoutError(f"others had locked cluster {cluster} for {timeout_s:.0f} s") from error
             yield

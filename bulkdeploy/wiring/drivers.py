@@ -19,24 +19,28 @@ URL = "url"
 
 
 def build_configured_drivers(settings: Settings, engine: Engine) -> Drivers:
-    """Return the drivers of the setting ``drivers`` with their options. No driver is created yet.
+    """Return the drivers in the setting ``drivers``, with their options.
 
-    ``engine`` is for the database in which drivers store data that their hypervisors do not know.
+    No driver is created yet.
+
+    ``engine`` is the database in which drivers store data that their hypervisors do not know.
 
     Raises:
-        DriverSettingError: these settings are wrong.
-        SettingMissing: no database is configured beside which the simulator's would be.
+        DriverSettingError: the settings of drivers are wrong.
+        SettingMissing: a simulated driver is configured, and no database.
     """
     fetcher = Fetcher(settings.fetch, settings.server_hosts)
-    cipher = cache(partial(build_cipher, settings))  # the key is read with the first secret
+    cipher = cache(partial(build_cipher, settings))  # the key is read when the first secret is decrypted
     make_records = partial(records_in, engine, fetcher=fetcher, decrypt=lambda token: cipher().decrypt(token))
     return configure_drivers(settings.drivers, _driver_options(settings), make_records)
 
 
 def build_power_drivers(settings: Settings) -> PowerDrivers:
-    """Return the power drivers, with their options from ``power``; none is made yet.
+    """Return the power drivers, with the options in the setting ``power``.
 
-    Simulated management controllers switch the hosts of the simulator that the settings name.
+    No driver is created yet.
+
+    Simulated management controllers use the database of simulated hypervisors.
 
     Raises:
         DriverSettingError: there are options of a driver that is not installed.
@@ -48,7 +52,7 @@ def build_power_drivers(settings: Settings) -> PowerDrivers:
 
 
 def simulator_url(settings: Settings) -> str:
-    """Return the URL of the database in which simulated hypervisors keep their guests."""
+    """Return the URL of the database in which simulated hypervisors store their guests."""
     given = settings.driver.get(SIMULATOR, {}).get(URL)
     return str(given) if given else derived_url(settings.require_database_url())
 

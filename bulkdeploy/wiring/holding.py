@@ -1,7 +1,8 @@
-"""Programs that load their code while a resource that they need is still being created.
+"""Programs that load their code while the database is still being created.
 
-Loading a program takes about as long as making a database, and on two cores both fit side by side. So ``up``
-starts its programs first, with one pipe as the standard input of all, and closes it once the database is ready.
+Loading a program takes about as long as creating a database, and on two cores both can happen at the same time. So
+``up`` starts its programs first, with one pipe as the standard input of all, and closes the pipe when the database
+is ready.
 """
 
 import os
@@ -10,12 +11,12 @@ import sys
 import click
 
 hold = click.option(
-    "--hold", "held", is_flag=True, help="Load everything, but begin only when standard input has ended."
+    "--hold", "held", is_flag=True, help="Load all code, but begin only when standard input is closed."
 )
-"""The option of a program that can be started before its time: see ``until_let_go``."""
+"""The option ``--hold`` of programs that ``up`` starts before the database is ready."""
 
 
 def until_let_go(*, held: bool) -> None:
-    """Wait until standard input ends if the program was started with ``--hold``. A closed input has ended."""
+    """Wait until standard input is closed, if ``held`` is set. Return at once if there is no standard input."""
     while held and sys.stdin is not None and os.read(sys.stdin.fileno(), 1):
         pass

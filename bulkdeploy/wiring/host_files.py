@@ -1,4 +1,4 @@
-"""The files that the setting ``host_files`` declares for all hosts."""
+"""Reads the files that the setting ``host_files`` lists for all hosts."""
 
 from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
@@ -11,10 +11,10 @@ PERMISSIONS = 0o777
 
 
 def read_host_files(settings: Settings) -> Sequence[HostFile]:
-    """Read each, in the order of their paths on hosts.
+    """Return the files with their contents, ordered by their paths on hosts.
 
     Raises:
-        DriverSettingError: a path is not absolute, or a file cannot be read, is empty or too large.
+        DriverSettingError: a path is not absolute, or a file cannot be read, is empty or is too large.
     """
     return [_read(path, source) for path, source in sorted(settings.host_files.items())]
 
@@ -22,7 +22,7 @@ def read_host_files(settings: Settings) -> Sequence[HostFile]:
 def _read(path: str, source: Path) -> HostFile:
     at = PurePosixPath(path)
     if not at.is_absolute() or ".." in at.parts or str(at) != path or at.parent == at:
-        raise DriverSettingError(f"host_files: {path!r} must be the absolute path of a file on hosts")
+        raise DriverSettingError(f"host_files: {path!r} must be the absolute path of a file on the hosts")
     try:
         content, mode = source.read_bytes(), source.stat().st_mode & PERMISSIONS
     except OSError as error:

@@ -1,4 +1,4 @@
-"""The destination and the format of log lines, for the service and for libraries."""
+"""The destination and the format of log lines, for this service and for libraries."""
 
 import logging
 import sys
@@ -12,13 +12,13 @@ from bulkdeploy.telemetry.tracing import current_traceparent
 from bulkdeploy.wiring.settings import Settings
 
 NOISY = ("celery", "kombu", "amqp", "redis", "sqlalchemy", "psycopg")
-"""Libraries that tell of each task or statement at INFO; that costs up to half of a task's CPU."""
+"""Libraries whose log lines at INFO are left out: one per task or statement, which costs much CPU time."""
 
 
 def configure_logging(settings: Settings) -> None:
-    """Log to standard error, at ``log_level``, for people or as JSON objects (``log_format``).
+    """Log to standard error with the settings ``log_level`` and ``log_format``.
 
-    Once per process, at its start.
+    Each process calls this function once, at its start.
     """
     level = logging.getLevelNamesMapping()[settings.log_level]
     shared: list[structlog.typing.Processor] = [

@@ -1,6 +1,6 @@
-"""The monitoring of workers and sweepers: metrics and health, over HTTP.
+"""The HTTP server with metrics and health checks of a worker, the sweeper or another program.
 
-API processes have the same at the same paths, on their own address.
+API processes answer the same paths on their own address.
 """
 
 import json
@@ -19,14 +19,21 @@ from bulkdeploy.wiring.settings import Settings
 log = structlog.get_logger(__name__)
 
 Trouble = Callable[[], str | None]
-"""What is wrong now, in words; None: nothing."""
+"""Returns a text about what is wrong now, or None if nothing is wrong."""
 
 
 @contextmanager
 def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Trouble) -> Iterator[None]:
-    """Serve ``/metrics``, ``/health/live`` and ``/health/ready`` during the block, if ``monitoring_listen`` is set.
+    """Serve ``/metrics``, ``/health/live`` and ``/health/ready`` during the block.
 
-    If the address is in use, this is logged and nothing is served, because the program's work is more important.
+    Nothing is served if the setting ``monitoring_listen`` is not set, or, with a warning in the log, if its address
+    is in use.
+
+    Args:
+        settings: the settings.
+        program: the program whose metrics are served.
+        live: returns why the program must be restarted, or None.
+        ready: returns why the program cannot work now, or None.
     """
     if settings.monitoring_listen is None:
         yield
@@ -52,7 +59,7 @@ def monitored(settings: Settings, program: Program, *, live: Trouble, ready: Tro
 
 class _Server(ThreadingHTTPServer):
     def handle_error(self, request: object, client_address: object) -> None:
-        """Log an error, unless the client left before the answer was sent, as probes do."""
+        """Log an error, unless the client closed the connection before the response was sent."""
         del request
         if not isinstance(sys.exception(), ConnectionError):
             log.exception("monitoring_failed", address=str(client_address))
@@ -63,7 +70,7 @@ def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTT
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
-            """Answer one of the known paths, or respond with 404."""
+            """Answer a request, with status 404 for an unknown path."""
             if self.path == "/metrics":
                 self._answer(200, generate_latest(figures), CONTENT_TYPE_LATEST)
             elif self.path in checks:
@@ -71,7 +78,7 @@ def _handler(figures: OwnFigures, live: Trouble, ready: Trouble) -> type[BaseHTT
                 status = self.path.rpartition("/")[2] if trouble is None else trouble
                 self._answer(200 if trouble is None else 503, json.dumps({"status": status}).encode())
             else:
-                self._answer(404, b'{"status": "no such page"}')
+                self._answer(404, b'{"status": "this path does not exist"}')
 
         def _answer(self, code: int, body: bytes, content_type: str = "application/json") -> None:
             self.send_response(code)

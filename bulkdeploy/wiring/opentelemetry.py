@@ -1,7 +1,7 @@
-"""Spans recorded by OpenTelemetry's SDK and sent as OTLP over HTTP (extra ``opentelemetry``).
+"""Records spans with OpenTelemetry's SDK and sends them as OTLP over HTTP (extra ``opentelemetry``).
 
-Everything of the SDK's but the receiver is set by OpenTelemetry's own variables, such as OTEL_TRACES_SAMPLER,
-OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.
+Only the receiver is a setting of this service. All other options are OpenTelemetry's environment variables, such as
+OTEL_TRACES_SAMPLER, OTEL_EXPORTER_OTLP_HEADERS and OTEL_BSP_MAX_QUEUE_SIZE.
 """
 
 import os
@@ -20,16 +20,18 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from bulkdeploy.telemetry.tracing import HEADER, BegunAnew, SpanKind, Value
 
 PATH = "/v1/traces"
-"""Where a receiver takes traces, below its address: OTLP specification, OTLP/HTTP Request."""
+"""The path at which a receiver accepts traces (OTLP specification, OTLP/HTTP Request)."""
 
 NAME, TIMEOUT = "OTEL_SERVICE_NAME", "OTEL_EXPORTER_OTLP_TIMEOUT"
 TIMEOUT_S = "2"
-"""For sending a batch, unless the environment says otherwise: where the receiver is away, a program that ends would
-wait for the SDK's 10 s four times."""
+"""The seconds for sending a batch, unless the environment variable TIMEOUT is set.
+
+With the SDK's 10 s, a program whose receiver cannot be reached would take 40 s to end.
+"""
 
 
 class OpenTelemetryRecorder:
-    """The recorder of traces that sends spans with OpenTelemetry's SDK."""
+    """The recorder that sends spans with OpenTelemetry's SDK."""
 
     def __init__(self, provider: TracerProvider) -> None:
         self._tracer = provider.get_tracer("bulkdeploy", version("bulkdeploy"))
@@ -37,7 +39,7 @@ class OpenTelemetryRecorder:
 
     @contextmanager
     def span(self, name: str, kind: SpanKind, facts: Mapping[str, Value]) -> "Iterator[OpenTelemetrySpan]":
-        """Open a span for the duration of the block."""
+        """Begin a span that ends with the block; see ``Recorder.span``."""
         with self._tracer.start_as_current_span(
             name,
             kind=trace.SpanKind[kind.name],
@@ -56,7 +58,7 @@ class OpenTelemetryRecorder:
 
     @contextmanager
     def continued(self, traceparent: str | None) -> Iterator[None]:
-        """Continue the trace of ``traceparent`` in the block."""
+        """Continue the trace of ``traceparent`` in the block; see ``Recorder.continued``."""
         carrier = {} if traceparent is None else {HEADER: traceparent}
         token = context.attach(self._contexts.extract(carrier, context.Context()))
         try:
@@ -89,7 +91,7 @@ class OpenTelemetrySpan:
 def recorder_to(endpoint: str, service: str) -> OpenTelemetryRecorder:
     """Return a recorder that sends spans to a receiver, such as ``http://collector:4318``, in its own thread.
 
-    ``service`` is the name of this program, unless the environment has one (OTEL_SERVICE_NAME).
+    ``service`` is the name of this program, unless the environment variable OTEL_SERVICE_NAME is set.
     """
     os.environ.setdefault(TIMEOUT, TIMEOUT_S)
     facts = {"service.name": os.environ.get(NAME, service), "service.version": version("bulkdeploy")}

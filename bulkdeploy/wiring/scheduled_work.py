@@ -1,6 +1,7 @@
-"""Periodic work of the sweeper that services do: snapshots, schedules, leases, deployment sizes, balance.
+"""The sweeper's periodic work with services: snapshots, schedules, leases, deployment sizes, balancing.
 
-Every pass may be run by several processes at once and may die at any line: each step is one transaction.
+Several processes may do the same work at the same time, and each may be killed at any moment, because each step is
+one transaction.
 """
 
 from collections.abc import Callable, Iterable
@@ -28,24 +29,24 @@ from bulkdeploy.store.volumes.snapshot_policies import due_policies, surplus_sna
 log = structlog.get_logger(__name__)
 
 AT_ONCE = 500
-"""The most policies, surplus snapshots and schedules that one pass handles; the next pass handles the rest."""
+"""The most rows that one pass handles. The next pass handles the rest."""
 
 Work: TypeAlias = tuple[Callable[..., None], Failpoint]
-"""What is done in a transaction, and the failpoint of its commit."""
+"""A function that runs in a transaction, and the failpoint of its commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class DueRows:
-    """Rows of one kind that become due at certain times, with the function that processes each of them.
+    """The rows of one kind that become due at certain times, and the function that handles each row.
 
     Attributes:
-        name: the sweeper's pass, in logs and metrics.
-        every_s: seconds from one look for due rows to the next.
-        system: what services work with.
-        read: reads the ids of at most so many rows that are due.
-        names: the parameters of the work that take these ids.
-        work: handles a row; it locks the row and does nothing if the row is not due any more.
-        give_up: takes ``why`` as well, and is done in a transaction of its own if the work was rejected.
+        name: the name of the pass in logs and metrics.
+        every_s: the seconds between two passes.
+        system: passed to ``work`` and ``give_up``.
+        read: returns the ids of rows that are due, at most as many as its second argument.
+        names: the names of the parameters of ``work`` that get these ids.
+        work: handles one row; locks the row, and does nothing if the row is no longer due.
+        give_up: is called in a second transaction, with the error as ``why``, if ``work`` raises BulkDeployError.
     """
 
     name: str
@@ -57,9 +58,9 @@ class DueRows:
     give_up: Work
 
     def handle(self) -> None:
-        """Handle each row that is due in a transaction; if one is rejected, undo it and give up its occurrence.
+        """Handle all rows that are due, each in its own transaction.
 
-        Each occurrence is handled once, whatever processes run or die.
+        If ``work`` fails for a row, its transaction is rolled back and ``give_up`` is called for the row.
         """
         (work, point), (give_up, give_up_point) = self.work, self.give_up
         with read_only(self.system.engine) as connection:
@@ -73,7 +74,7 @@ class DueRows:
 
 
 def due_snapshot_policies(system: System) -> DueRows:
-    """Return the work that makes the jobs of all snapshots that are due."""
+    """Return the work that creates the jobs of snapshots that policies require now."""
     return DueRows(
         "take_snapshots",
         10.0,
@@ -112,7 +113,7 @@ def due_vm_leases(system: System) -> DueRows:
 
 
 def due_managed_deployments(system: System) -> DueRows:
-    """Return the work that adds and removes VMs of deployments that do not have their desired size."""
+    """Return the work that adds VMs to, or removes VMs from, deployments of the wrong size."""
     return DueRows(
         "reconcile_deployments",
         2.0,
@@ -130,12 +131,12 @@ DUE_ROWS: tuple[Callable[[System], DueRows], ...] = (
     due_vm_leases,
     due_managed_deployments,
 )
-"""The kinds of rows that the sweeper handles when they are due."""
+"""Functions that return the kinds of rows that the sweeper handles when they are due."""
 
 
 @dataclass(frozen=True, slots=True)
 class SnapshotRetention:
-    """Deletes snapshots that their policies no longer keep."""
+    """Deletes snapshots beyond the number that their policies keep."""
 
     system: System
 
@@ -153,12 +154,15 @@ class SnapshotRetention:
 
 @dataclass(frozen=True, slots=True)
 class ClusterDrs:
-    """Balances clusters for which ``drs.automatic.enable`` is true at their interval."""
+    """Balances the clusters for which ``drs.automatic.enable`` is true, at their interval."""
 
     system: System
 
     def balance_clusters(self) -> None:
-        """Create the jobs of clusters that are due, one for each cluster however many sweepers there are."""
+        """Create the migration jobs of clusters that are due.
+
+        A cluster is balanced once per interval, even if several sweepers run.
+        """
         with read_only(self.system.engine) as connection:
             due = cluster_drs.enabled_clusters(connection)
         for cluster, zone_id in due:

@@ -14,7 +14,12 @@ PASSWORD_BYTES = 18
 
 
 def read_or_make(path: Path, fresh: str) -> str:
-    """Return the secret in ``path``, or ``fresh`` written there; of two rivals both get the same one."""
+    """Return the secret in the file ``path``.
+
+    If the file is missing, write ``fresh`` to it and return that.
+
+    If several processes create the file at the same time, all return the same secret.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f"{path.name}.{os.getpid()}.{secrets.token_hex(4)}")
     if not path.exists():
@@ -32,10 +37,13 @@ def read_or_make(path: Path, fresh: str) -> str:
 
 
 def secret_key(data_dir: Path) -> str:
-    """Return the generated Fernet key of this data directory."""
+    """Return the Fernet key that is stored in the data directory; it is generated if it is missing."""
     return read_or_make(data_dir / SECRET_KEY_FILE, Fernet.generate_key().decode())
 
 
 def admin_password(data_dir: Path) -> str:
-    """Return the generated first password of ``admin`` in this data directory."""
+    """Return the first password of ``admin`` that is stored in the data directory.
+
+    The password is generated if it is missing.
+    """
     return read_or_make(data_dir / ADMIN_PASSWORD_FILE, random_text(PASSWORD_BYTES))

@@ -1,7 +1,7 @@
-"""The settings of a process: a TOML file, overridden by environment variables (one file: they are read together).
+"""The settings of a process: environment variables, and a TOML file (one file: they are read together).
 
-Settings that operators change while everything runs are CloudStack's global settings instead
-(``domain.configuration``). ``config/default.toml`` is generated from this module.
+Environment variables override the file. Settings that operators change while the service runs are CloudStack's
+global settings instead (``domain.configuration``). ``config/default.toml`` is generated from this module.
 """
 
 import json
@@ -30,13 +30,13 @@ LAST_PORT = 65535
 LogLevel = Literal["DEBUG", "INFO", "WARNING", "ERROR"]
 
 SECRETS = ("database_password", "redis_password", "secret_key", "admin_password")
-"""Settings that a file may hold, as secrets mounted into containers do: NAME_file is its path."""
+"""Settings that can be read from a file, such as a secret mounted into a container: NAME_file is its path."""
 
 FILE_SUFFIX = "_file"
 
 
 class Settings(BaseSettings):
-    """The settings that a process needs before it can reach the database."""
+    """The settings that a process needs before it can use the database."""
 
     model_config = SettingsConfigDict(
         env_prefix=ENVIRONMENT_PREFIX,
@@ -54,34 +54,33 @@ class Settings(BaseSettings):
     database_url: str | None = Field(
         default=None,
         repr=False,
-        description="PostgreSQL, as postgresql://user:password@host/database. Several servers as libpq reads them: "
+        description="URL of PostgreSQL, such as postgresql://user:password@host/database. For several servers: "
         "postgresql://user@one:5432,two:5432/database?target_session_attrs=read-write. "
-        "Unset: `up` embeds one in data_dir.",
+        "Unset: `up` starts a server with its data in data_dir.",
     )
     database_password: SecretStr | None = Field(
-        default=None, description="Password of the database's user, where database_url has none."
+        default=None, description="Password of the database's user, if database_url contains none."
     )
-    database_password_file: Path | None = Field(
-        default=None, description="File that holds database_password instead."
-    )
+    database_password_file: Path | None = Field(default=None, description="File that contains database_password.")
     redis_url: str | None = Field(
         default=None,
         repr=False,
-        description="Redis or Valkey, as redis://:password@host:6379/0, or Sentinels that know the primary, as "
-        "sentinel://:password@one:26379,two:26379/0?master=mymaster. Unset: `up` embeds one.",
+        description="URL of Redis or Valkey, such as redis://:password@host:6379/0, or of Sentinels, such as "
+        "sentinel://:password@one:26379,two:26379/0?master=mymaster. Unset: `up` starts a server.",
     )
     redis_password: SecretStr | None = Field(
-        default=None, description="Password of the message broker's user, where redis_url has none."
+        default=None, description="Password of the Redis user, if redis_url contains none."
     )
-    redis_password_file: Path | None = Field(default=None, description="File that holds redis_password instead.")
+    redis_password_file: Path | None = Field(default=None, description="File that contains redis_password.")
     listen: str = Field(
         default="127.0.0.1:8080",
         description="Address and port of the HTTP API.",
     )
     trusted_proxies: list[str] = Field(
         default_factory=list,
-        description="Networks of the proxies before the HTTP API, such as 172.28.241.0/24. A proxy there is "
-        "believed about whose calls it passes on, as with the global settings proxy.cidr and proxy.header.verify.",
+        description="Networks of reverse proxies of the HTTP API, such as 172.28.241.0/24. The service takes a "
+        "client's address from the headers of these proxies. The global settings proxy.cidr and "
+        "proxy.header.verify do the same.",
     )
     guest_health_networks: list[str] = Field(
         default_factory=list,
@@ -92,141 +91,153 @@ class Settings(BaseSettings):
     )
     secret_key: SecretStr | None = Field(
         default=None,
-        description="Fernet key that encrypts API secret keys at rest; the same on every machine. Of several, with "
-        "commas between them, the first one encrypts and all are tried to decrypt. "
-        "Unset: generated once, in data_dir/secret.key.",
+        description="Fernet key that encrypts secrets in the database; the same on every machine. Several keys "
+        "are separated by commas: the first one encrypts, and all can decrypt. "
+        "Unset: a key is generated in data_dir/secret.key.",
     )
-    secret_key_file: Path | None = Field(default=None, description="File that holds secret_key instead.")
+    secret_key_file: Path | None = Field(default=None, description="File that contains secret_key.")
     admin_password: SecretStr | None = Field(
         default=None,
-        description="First password of the user `admin`. Unset: generated once, in data_dir/admin.password.",
+        description="First password of the user `admin`. Unset: it is generated in data_dir/admin.password.",
     )
-    admin_password_file: Path | None = Field(default=None, description="File that holds admin_password instead.")
-    api_processes: int = Field(default=2, ge=1, le=64, description="Processes of the HTTP API.")
-    api_threads: int = Field(default=8, ge=1, le=256, description="Requests that one API process serves at once.")
+    admin_password_file: Path | None = Field(default=None, description="File that contains admin_password.")
+    api_processes: int = Field(default=2, ge=1, le=64, description="Number of processes of the HTTP API.")
+    api_threads: int = Field(
+        default=8, ge=1, le=256, description="Number of requests that one API process answers at the same time."
+    )
     api_niceness: int = Field(
         default=0,
         ge=0,
         le=19,
-        description="How much API processes yield to others where processors are scarce, as nice(1): workers "
-        "then keep their share beside clients that poll without a pause, and calls take longer while jobs run.",
+        description="Niceness of API processes, as in nice(1). With a higher number, workers get more CPU time "
+        "while many clients poll, and API calls take longer while jobs run.",
     )
     shutdown_delay_seconds: float = Field(
         default=0.0,
         ge=0,
         le=3600,
-        description="So many seconds an API process that got SIGTERM goes on serving, and says that it is not "
-        "ready: time for proxies to send calls elsewhere.",
+        description="Seconds for which an API process continues to answer after SIGTERM. It reports that it is not "
+        "ready meanwhile, so that load balancers send calls to other processes.",
     )
     request_header_seconds: float = Field(
-        default=10.0, gt=0, le=3600, description="Most seconds that the headers of a request may take to arrive."
+        default=10.0, gt=0, le=3600, description="Longest time for the headers of a request to arrive, in seconds."
     )
     request_body_seconds: float = Field(
-        default=60.0, gt=0, le=3600, description="Most seconds that the body of a request may take to arrive."
+        default=60.0, gt=0, le=3600, description="Longest time for the body of a request to arrive, in seconds."
     )
     keepalive_seconds: int = Field(
-        default=75, ge=1, le=3600, description="A connection without a request is closed after this many seconds."
+        default=75, ge=1, le=3600, description="Seconds after which a connection without a request is closed."
     )
     connections_per_address: int = Field(
         default=256,
         ge=1,
         le=100_000,
-        description="Connections from one client address that one API process keeps; of more, those that have "
-        "waited longest are closed. Trusted proxies (proxy.cidr) have no such bound.",
+        description="Most connections from one client address to one API process. If there are more, those that "
+        "have waited longest for a request are closed. Trusted proxies (proxy.cidr) have no such limit.",
     )
     allocator_directory: Path | None = Field(
         default=None,
-        description="Directory of allocator programs in the form of Ganeti's, which placement.allocators.* name; "
-        "on machines of Ganeti /usr/lib/ganeti/iallocators. Who can write there chooses what this service runs. "
-        "Unset: there are none.",
+        description="Directory of allocator programs with Ganeti's iallocator interface, which the settings "
+        "placement.allocators.* name; Ganeti's own are in /usr/lib/ganeti/iallocators. This service runs "
+        "programs from this directory, so only administrators may write there. Unset: no allocator programs.",
     )
     host_files: dict[str, Path] = Field(
         default_factory=dict,
-        description="Files that hosts get when they are added, and by `hosts push`: the path there, and the file "
-        "here that it is a copy of, at most 1 MiB.",
+        description="Files that are copied to hosts when they are added, and by `hosts push`: the path on hosts, "
+        "and the path of the file on this machine, which may have at most 1 MiB.",
     )
-    worker_processes: int = Field(default=2, ge=0, le=64, description="Worker processes that `up` starts.")
-    worker_threads: int = Field(default=64, ge=1, le=1024, description="Jobs that one worker runs at once.")
+    worker_processes: int = Field(
+        default=2, ge=0, le=64, description="Number of worker processes that `up` starts."
+    )
+    worker_threads: int = Field(
+        default=64, ge=1, le=1024, description="Number of jobs that one worker runs at the same time."
+    )
     database_pool_size: int = Field(
-        default=10, ge=1, le=500, description="Most database connections that one process holds."
+        default=10, ge=1, le=500, description="Most database connections of one process."
     )
     database_prepared_statements: bool = Field(
         default=True,
-        description="Keep plans of repeated statements in database sessions. False behind a pooler that gives each "
-        "transaction another session and does not pass such statements on, as PgBouncer before 1.21.",
+        description="Use prepared statements. Set to false if a connection pooler does not support them, such as "
+        "PgBouncer before 1.21 in transaction mode.",
     )
     lease_seconds: int = Field(
-        default=60, ge=5, le=3600, description="After this many seconds without renewal a job may be taken over."
+        default=60,
+        ge=5,
+        le=3600,
+        description="Seconds after which another worker may take over a job whose lease was not renewed.",
     )
     sweep_interval_seconds: float = Field(
         default=2.0, ge=0.1, le=300, description="Pause between two rounds of the sweeper, in seconds."
     )
     driver_timeout_seconds: float = Field(
-        default=600.0, gt=0, description="A hypervisor that takes longer for one call has failed, in seconds."
+        default=600.0, gt=0, description="Seconds after which a call to a hypervisor has failed."
     )
     drivers: dict[str, str] = Field(
         default_factory=dict,
-        description="Driver by hypervisor type (KVM, VMware, XenServer, Simulator, ...); `default` stands for the "
-        "rest. In the environment: BULKDEPLOY_DRIVERS__KVM and so on. Unset: none; `up` and `demo` simulate all.",
+        description="Driver of each hypervisor type (KVM, VMware, XenServer, Simulator, ...); `default` is for all "
+        "other types. In the environment: BULKDEPLOY_DRIVERS__KVM and so on. Unset: no drivers; `up` and `demo` "
+        "simulate all hypervisors.",
     )
     driver: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         repr=False,
-        description="Options of drivers, a table [driver.NAME] for each (`drivers.options`).",
+        description="Options of drivers, in a table [driver.NAME] for each driver.",
     )
     power: dict[str, dict[str, Any]] = Field(
         default_factory=dict,
         repr=False,
-        description="Options of power drivers, which speak to management controllers of hosts, a table "
-        "[power.NAME] for each: redfish (https, verify, ca_file, tries), ipmitool (program, interface, tries, "
-        "answer_seconds).",
+        description="Options of power drivers, which call the management controllers of hosts, in a table "
+        "[power.NAME] for each driver: redfish (https, verify, ca_file, tries), ipmitool (program, interface, "
+        "tries, answer_seconds).",
     )
     fetch: FetchRules = Field(
-        default_factory=FetchRules, description="What the images of templates and ISOs may be fetched from."
+        default_factory=FetchRules, description="Rules for fetching the images of templates and ISOs."
     )
     failpoints_dir: Path | None = Field(
         default=None,
-        description="For trials only: a file in it, named like `completion.commit.before`, kills who passes "
-        "there (`bulkdeploy/processes/failpoints.py` and the kinds of jobs list the places).",
+        description="Only for tests: a directory in which a file such as `completion.commit.before` kills the next "
+        "process that passes this failpoint (`bulkdeploy/processes/failpoints.py`).",
     )
     monitoring_listen: str | None = Field(
         default=None,
-        description="Address and port at which this process serves /metrics, /health/live, /health/ready. "
-        "`up` gives each program the next port. Unset: none, but the API serves them at `listen`.",
+        description="Address and port at which this process serves /metrics, /health/live and /health/ready. "
+        "`up` gives each program the next port. Unset: only the API serves these paths, at `listen`.",
     )
     confd_listen: str = Field(
-        default="127.0.0.1:1814", description="Address and UDP port at which `confd` answers where every VM is."
+        default="127.0.0.1:1814",
+        description="Address and UDP port of `confd`, which answers queries about hosts and VMs.",
     )
     confd_key_file: Path | None = Field(
         default=None,
-        description="File whose whole content, the last newline included, is the key of confd queries and answers.",
+        description="File whose content, including the last newline, is the key of confd queries and answers.",
     )
     confd_servers: list[str] = Field(
         default_factory=list,
-        description="Addresses of all machines that run `confd`, as it tells its clients; the first is the master.",
+        description="Addresses of all machines that run `confd`, for its clients. The first one is the master.",
     )
     confd_refresh_seconds: float = Field(
-        default=1.0, gt=0, le=3600, description="Pause between two looks of `confd` for changes, in seconds."
+        default=1.0, gt=0, le=3600, description="Seconds between two readings of the database by `confd`."
     )
     confd_stale_seconds: float = Field(
         default=60.0,
         gt=0,
-        description="If `confd` could not read the database for so many seconds, its answers say how old they are.",
+        description="Seconds without a reading of the database after which answers of `confd` contain their age.",
     )
     otlp_endpoint: str | None = Field(
         default=None,
-        description="Where traces are sent, as OTLP over HTTP: http://collector:4318. OpenTelemetry's own "
-        "variables (OTEL_...) say the rest. Needs the extra `opentelemetry`. Unset: none are made.",
+        description="URL to which traces are sent as OTLP over HTTP, such as http://collector:4318. "
+        "OpenTelemetry's variables (OTEL_...) have further options. Needs the extra `opentelemetry`. Unset: no "
+        "traces.",
     )
-    log_level: LogLevel = Field(default="INFO", description="Least severe messages that are logged.")
+    log_level: LogLevel = Field(default="INFO", description="Lowest level of messages that are logged.")
     log_format: Literal["text", "json"] = Field(
-        default="text", description="Log lines for people, or JSON objects."
+        default="text", description="Format of log lines: text for people, or JSON objects."
     )
 
     @model_validator(mode="before")
     @classmethod
     def _gather_secrets(cls, given: dict[str, Any]) -> dict[str, Any]:
-        """Secrets from their files, and passwords where they are used: in the URLs."""
+        """Read secrets from their files, and put the passwords into the URLs of their services."""
         values = dict(given)
         for name in SECRETS:
             if file := values.pop(name + FILE_SUFFIX, None):
@@ -253,7 +264,7 @@ class Settings(BaseSettings):
     @field_validator("drivers")
     @classmethod
     def _lower_types(cls, drivers: dict[str, str]) -> dict[str, str]:
-        """Types as the environment gives them; of two spellings the source that wins is the last."""
+        """Return the drivers with the hypervisor types in lower case, because the environment has upper case."""
         return {hypervisor.lower(): name for hypervisor, name in drivers.items()}
 
     @field_validator("listen", "monitoring_listen", "confd_listen")
@@ -304,7 +315,7 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Explicit values, then the environment, then the TOML file that ``load_settings`` names."""
+        """Return the sources: explicit values, then the environment, then the TOML file."""
         del dotenv_settings, file_secret_settings
         return (init_settings, env_settings, TomlConfigSettingsSource(settings_cls))
 
@@ -315,12 +326,12 @@ class Settings(BaseSettings):
 
     @property
     def api_monitoring_url(self) -> str:
-        """The URL under which an API process reports its health, for clients on this machine."""
+        """The URL at which an API process answers health checks, for clients on this machine."""
         return _url(self.monitoring_listen or self.listen)
 
     @property
     def server_hosts(self) -> tuple[str, ...]:
-        """The names and addresses of the servers of this service, which no URL of a caller may lead to."""
+        """The names and addresses of this service's own servers, which the URLs of users may not point to."""
         database = {} if self.database_url is None else database_parameters(self.database_url)
         named = [*database.get("host", "").split(","), *database.get("hostaddr", "").split(",")]
         redis = "" if self.redis_url is None else urlsplit(self.redis_url).netloc.rpartition("@")[2]
@@ -334,27 +345,27 @@ class Settings(BaseSettings):
         return GuestNetworks.read(self.guest_health_networks, self.server_hosts)
 
     def require_database_url(self) -> str:
-        """Return the database's URL.
+        """Return the URL of the database.
 
         Raises:
-            SettingMissing: it is not set, and this command embeds none.
+            SettingMissing: the setting is not set.
         """
         if self.database_url is None:
             raise SettingMissing("database_url")
         return self.database_url
 
     def require_redis_url(self) -> str:
-        """Return the message broker's URL.
+        """Return the URL of the message broker.
 
         Raises:
-            SettingMissing: it is not set, and this command embeds none.
+            SettingMissing: the setting is not set.
         """
         if self.redis_url is None:
             raise SettingMissing("redis_url")
         return self.redis_url
 
     def environment(self) -> dict[str, str]:
-        """Return these settings as environment variables, for child processes."""
+        """Return these settings as environment variables for child processes, secrets included."""
         values = self.model_dump(mode="json", exclude_none=True)
         for name in ("secret_key", "admin_password"):
             secret: SecretStr | None = getattr(self, name)
@@ -363,12 +374,12 @@ class Settings(BaseSettings):
         return {f"{ENVIRONMENT_PREFIX}{name.upper()}": _as_text(value) for name, value in values.items()}
 
     def with_simulator(self) -> "Settings":
-        """Return these settings; if they name no driver at all, every hypervisor is simulated."""
+        """Return these settings, with simulated hypervisors if no driver is configured."""
         return self if self.drivers else self.model_copy(update={"drivers": {"default": "simulator"}})
 
 
 class SettingMissing(Exception):
-    """A command needs a setting that is not there."""
+    """A command needs a setting that is not set."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -378,10 +389,10 @@ class SettingMissing(Exception):
 
 
 def with_password(url: str, password: str) -> str:
-    """``url`` with this password for its user.
+    """Return ``url`` with a password for its user.
 
     Raises:
-        ValueError: it has one already.
+        ValueError: the URL contains a password already.
     """
     parts = urlsplit(url)
     user, _, hosts = parts.netloc.rpartition("@")
@@ -407,10 +418,12 @@ def _as_text(value: object) -> str:
 
 
 def load_settings(config_file: Path | None = None, **overrides: Any) -> Settings:
-    """Read the TOML file (if given) and the environment; ``overrides`` win over both.
+    """Return the settings from the environment and from a TOML file, if one is given.
+
+    Environment variables override the file, and ``overrides`` override both.
 
     Raises:
-        pydantic.ValidationError: a value breaks its rule, or a name is unknown.
+        pydantic.ValidationError: a value is not valid, or a name is unknown.
         FileNotFoundError: ``config_file`` does not exist.
     """
     if config_file is None:

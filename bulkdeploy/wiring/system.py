@@ -1,4 +1,4 @@
-"""The composition root of the API: from settings to all objects that a process works with."""
+"""Creates all objects of an API process from the settings."""
 
 from functools import partial
 
@@ -19,7 +19,7 @@ from bulkdeploy.wiring.settings import Settings
 
 
 def first_admin_password(settings: Settings) -> str:
-    """Return the configured first password of ``admin``, or the one generated in data_dir."""
+    """Return the first password of ``admin`` from the settings, or the one generated in ``data_dir``."""
     if settings.admin_password is not None:
         return settings.admin_password.get_secret_value()
     return secret_files.admin_password(settings.data_dir)
@@ -33,7 +33,15 @@ def build_engine(
     plans: Plans = Plans.KEPT,
     of_any_release: bool = False,
 ) -> Engine:
-    """Return connections to the configured database. An unfitting schema is refused, unless it may be any."""
+    """Return the database engine for the configured database.
+
+    Args:
+        settings: the settings.
+        application_name: the name that the database's statistics show.
+        least_pool_size: the least number of connections in the pool.
+        plans: the way in which the database plans repeated statements.
+        of_any_release: whether a schema of another release is accepted; otherwise connecting raises SchemaMismatch.
+    """
     engine = create_engine(
         settings.require_database_url(),
         pool_size=max(settings.database_pool_size, least_pool_size),
@@ -48,21 +56,21 @@ def build_engine(
 
 
 def build_job_queue(settings: Settings) -> JobQueue:
-    """Return the message broker to the workers."""
+    """Return the job queue to the workers."""
     return CeleryJobQueue(settings.require_redis_url())
 
 
 def arm_failpoints(settings: Settings) -> None:
-    """Arm the failpoints that a test has set for this process; in production none is set."""
+    """Arm the failpoints of a test, if ``failpoints_dir`` is set."""
     if settings.failpoints_dir is not None:
         arm(kills_from(settings.failpoints_dir))
 
 
 def build_system(settings: Settings) -> System:
-    """Build the objects that the API process uses.
+    """Return the objects that an API process uses.
 
-    A request uses a reading connection and may need another one for a transaction. Each pool has one connection per
-    thread, so that threads cannot wait for each other without end.
+    A request uses a connection for reading, and may need another one for a transaction. Each pool has one
+    connection per thread, so that threads never wait for each other forever.
     """
     arm_failpoints(settings)
     threads, name = settings.api_threads + PASSWORD_THREADS + WATCHING_THREADS, "bulkdeploy api"

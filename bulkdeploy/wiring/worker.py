@@ -1,4 +1,4 @@
-"""The composition root of workers and the sweeper."""
+"""Creates all objects of a worker or sweeper process from the settings."""
 
 import time
 from dataclasses import dataclass
@@ -29,7 +29,7 @@ RETRY_S = 1.0
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """The parts of one worker process. ``close`` closes their connections."""
+    """The objects of a worker or sweeper process."""
 
     settings: Settings
     engine: Engine
@@ -38,11 +38,11 @@ class Worker:
     job_queue: JobQueue
 
     def decrypt(self, token: bytes) -> str:
-        """Return a secret again that the API half encrypted; the key is read when the first one is."""
+        """Return the secret in ``token``. The key is read at each call."""
         return build_cipher(self.settings).decrypt(token)
 
     def system(self) -> System:
-        """Return the objects that services need in a worker process. They use the worker's own engine."""
+        """Return the objects that services need, with this worker's engine."""
         return System(
             engine=self.engine,
             job_queue=self.job_queue,
@@ -53,12 +53,12 @@ class Worker:
         )
 
     def due_rows(self) -> list[DueRows]:
-        """Return the sweeper's work on rows that are due at certain times."""
+        """Return the sweeper's work on rows that become due at certain times."""
         system = self.system()
         return [of(system) for of in DUE_ROWS]
 
     def snapshot_retention(self) -> SnapshotRetention:
-        """Return the sweeper's work on snapshots that policies no longer keep."""
+        """Return the sweeper's work on snapshots beyond the number that policies keep."""
         return SnapshotRetention(self.system())
 
     def cluster_drs(self) -> ClusterDrs:
@@ -71,11 +71,11 @@ class Worker:
         return HostHa(self.engine, self.drivers, power, self.settings.driver_timeout_seconds)
 
     def power_watch(self) -> PowerWatch:
-        """Return the part of the sweeper that reads power states."""
+        """Return the sweeper's work that reads the power states of hosts."""
         return PowerWatch(self.engine, PowerCalls(self.power, self.decrypt))
 
     def trouble(self) -> str | None:
-        """Return which service prevents this process from working because it does not answer, or None."""
+        """Return why this process cannot work now, or None if the database and Redis answer."""
         try:
             self.job_queue.waiting()
             with read_only(self.engine) as connection:
@@ -89,14 +89,14 @@ class Worker:
         return None
 
     def close(self) -> None:
-        """Close drivers and database connections."""
+        """Close the drivers and the database connections."""
         self.drivers.close()
         self.power.close()
         self.engine.dispose()
 
 
 def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
-    """Build the objects that the worker half works with, and create its drivers.
+    """Return the objects of a worker process, with all drivers created.
 
     Raises:
         SettingMissing: no database or no message broker is configured.
@@ -107,7 +107,7 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
     try:
         drivers = build_configured_drivers(settings, engine)
         if not drivers.make_all():
-            why = "the setting drivers names none: every job that needs a hypervisor will fail"
+            why = "the setting drivers is empty: every job that needs a hypervisor will fail"
             log.warning("no_drivers", why=why)
     except BaseException:
         engine.dispose()
@@ -122,9 +122,9 @@ def build_worker(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> W
 
 
 def build_worker_when_ready(settings: Settings, *, plans: Plans = Plans.KEPT_BY_INDEX) -> Worker:
-    """Build a worker.
+    """Return the objects of a worker process, as soon as the database can be used.
 
-    Wait as long as the database cannot be reached or has an older schema than this release needs.
+    The function waits while the database cannot be reached or has an older schema than this release needs.
     """
     while True:
         worker = None

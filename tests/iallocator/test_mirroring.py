@@ -37,7 +37,7 @@ def test_nodes_keep_what_the_failure_of_another_would_bring() -> None:
     assert made.mirror([(wanted(f"web{at}", memory=32768), "node0001") for at in range(3)]) == ["node0000"] * 3
     (refused,) = made.mirror([(wanted("db", memory=32768), "node0000")])
     assert isinstance(refused, Refusal)
-    assert refused.reason == "node0000 cannot be its primary: node node0000 lacks 1025 MiB of memory"
+    assert refused.reason == "node0000 cannot be the instance's primary: node node0000 lacks 1025 MiB of memory"
 
 
 def test_a_closed_node_mirrors_nothing_new_and_is_left() -> None:

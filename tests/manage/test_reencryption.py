@@ -39,7 +39,9 @@ def test_everything_is_readable_with_the_new_key_alone(
     ]
     assert shown[0] == shown[1] != ""
     refused = bulkdeploy(with_key(new), "admin", "reencrypt")
-    assert (refused.returncode, "secret_key is not the one" in refused.stderr) == (1, True), refused.stderr
+    assert (refused.returncode, "does not have the key that encrypted it" in refused.stderr) == (1, True), (
+        refused.stderr
+    )
     ended = bulkdeploy(with_key(f"{new},{SECRET_KEY}"), "admin", "reencrypt")
     assert (ended.returncode, "secrets are encrypted with the first key" in ended.stdout) == (0, True), ended.stderr
     assert bulkdeploy(with_key(new), "admin", "credentials").stdout == shown[0]

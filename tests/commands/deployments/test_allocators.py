@@ -119,19 +119,19 @@ def test_the_next_one_is_asked_where_one_refuses(
 
 
 WRONG = {
-    "not JSON": ('print("hello")', "its output is not an answer: hello"),
-    "nothing": ("", "its output is not an answer"),
-    "a list": ("print([])", "its output is not an answer"),
+    "not JSON": ('print("hello")', "output is not an answer: hello"),
+    "nothing": ("", "output is not an answer"),
+    "a list": ("print([])", "output is not an answer"),
     "exit code": ('import sys; sys.stderr.write("broken"); sys.exit(3)', "exit code 3: broken"),
     "killed": ("import os; os.kill(os.getpid(), 9)", "killed by signal 9"),
-    "too few": (f"{FIRST_USABLE}placed.pop(){SAY}", "names 3 instances, not just the 4"),
-    "one twice": (f"{FIRST_USABLE}placed[1] = placed[0]{SAY}", "names 3 instances, not just the 4"),
-    "others": (f"{FIRST_USABLE}placed[0][0] = 'vm'{SAY}", "names 4 instances, not just the 4"),
-    "no such host": (f"{FIRST_USABLE}placed[0][1] = ['nowhere']{SAY}", "names nowhere, which is no host"),
+    "too few": (f"{FIRST_USABLE}placed.pop(){SAY}", "has 3 instances, not exactly the 4"),
+    "one twice": (f"{FIRST_USABLE}placed[1] = placed[0]{SAY}", "has 3 instances, not exactly the 4"),
+    "others": (f"{FIRST_USABLE}placed[0][0] = 'vm'{SAY}", "has 4 instances, not exactly the 4"),
+    "no such host": (f"{FIRST_USABLE}placed[0][1] = ['nowhere']{SAY}", "has nowhere, which is not a host"),
     "two nodes": (f"{FIRST_USABLE}placed[0][1] *= 2{SAY}", "must name one node"),
-    "in part": (f"{FIRST_USABLE}answer['result'][1] = [names[0]]{SAY}", "it places 4 of 4"),
-    "another form": (f"{FIRST_USABLE}answer['result'] = placed{SAY}", "the format of an answer to a bulk request"),
-    "deep": ('print("[" * 100000)', "its output is not an answer"),
+    "in part": (f"{FIRST_USABLE}answer['result'][1] = [names[0]]{SAY}", "reports 1 of 4 instances as failed"),
+    "another form": (f"{FIRST_USABLE}answer['result'] = placed{SAY}", "not an answer to a bulk request"),
+    "deep": ('print("[" * 100000)', "output is not an answer"),
     "too long": ("import time; time.sleep(600)", "it took too long, and was killed"),
 }
 
