@@ -64,9 +64,7 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
     yield jobs
     yield ages
     if figures.outbox is not None:
-        yield GaugeMetricFamily(
-            "bulkdeploy_outbox_messages", "Messages not sent to the queue yet", figures.outbox.count
-        )
+        yield GaugeMetricFamily("bulkdeploy_outbox_messages", "Messages not sent yet", figures.outbox.count)
         yield GaugeMetricFamily(
             "bulkdeploy_outbox_lag_seconds", "Age of the oldest unsent message", figures.outbox.oldest_s
         )
@@ -74,9 +72,7 @@ def state_metrics(figures: StateFigures) -> Iterator[Metric]:
     for vm_state, count in figures.virtual_machines.items():
         vms.add_metric([vm_state], count)
     yield vms
-    limits = GaugeMetricFamily(
-        "bulkdeploy_capacity", "Capacity of enabled hosts and pools", labels=["zone", "type"]
-    )
+    limits = GaugeMetricFamily("bulkdeploy_capacity", "Capacity of hosts and pools", labels=["zone", "type"])
     used = GaugeMetricFamily("bulkdeploy_capacity_used", "Allocated capacity", labels=["zone", "type"])
     for zone, kind, total, taken in figures.capacity:
         limits.add_metric([zone, kind], total)
