@@ -32,7 +32,7 @@ from bulkdeploy.provisioning.running.job_runner import JobRunner, RunnerOptions
 from bulkdeploy.queue.celery_app import make_celery
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 from bulkdeploy.telemetry.metrics import Program
-from bulkdeploy.wiring.holding import hold, until_let_go
+from bulkdeploy.wiring.holding import hold_option, wait_for_end_of_input
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
@@ -47,10 +47,10 @@ RETRY_S = 1.0
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings.")
-@hold
+@hold_option
 def main(config: Path | None, held: bool) -> None:
     """Run jobs until SIGTERM."""
-    until_let_go(held=held)
+    wait_for_end_of_input(held=held)
     settings = load_settings(config)
     configure_logging(settings)
     start_tracing(settings, Program.WORKER)

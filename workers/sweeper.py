@@ -25,7 +25,7 @@ from bulkdeploy.queue.job_queue import QueueUnavailable
 from bulkdeploy.store.database.availability import is_unreachable
 from bulkdeploy.store.database.engine import Plans
 from bulkdeploy.telemetry import metrics
-from bulkdeploy.wiring.holding import hold, until_let_go
+from bulkdeploy.wiring.holding import hold_option, wait_for_end_of_input
 from bulkdeploy.wiring.logs import configure_logging
 from bulkdeploy.wiring.monitoring import monitored
 from bulkdeploy.wiring.settings import Settings, load_settings
@@ -52,10 +52,10 @@ LATE_S = 300.0
 
 @click.command()
 @click.option("--config", type=click.Path(path_type=Path), help="TOML file with settings.")
-@hold
+@hold_option
 def main(config: Path | None, held: bool) -> None:
     """Run the sweeper until SIGTERM."""
-    until_let_go(held=held)
+    wait_for_end_of_input(held=held)
     settings = load_settings(config)
     configure_logging(settings)
     start_tracing(settings, metrics.Program.SWEEPER)

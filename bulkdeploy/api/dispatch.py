@@ -46,7 +46,7 @@ from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.availability import is_unreachable, unavailability
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.rows.entities import resolve_known
-from bulkdeploy.store.rows.listing import whole
+from bulkdeploy.store.rows.listing import read_all_rows
 from bulkdeploy.telemetry import metrics
 from bulkdeploy.telemetry.request_id import current_request
 from bulkdeploy.telemetry.tracing import SpanKind, Value, continued, span
@@ -209,7 +209,7 @@ class Dispatcher:
             BulkDeployError: the handler returned the error instead of raising it, so that its changes are
                 committed.
         """
-        result = run_transaction(self._system.engine, lambda connection: whole(handler(connection)))
+        result = run_transaction(self._system.engine, lambda connection: read_all_rows(handler(connection)))
         if isinstance(result, BulkDeployError):
             raise result
         return result

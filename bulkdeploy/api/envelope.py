@@ -55,7 +55,7 @@ class Renderer:
         self._shape = command.shape
         self._strict = refuse_undeclared_fields
         self._key = "" if command.response is None else command.response.key
-        self._fields_by_role = _ByRole(partial(_seen, _fields(command.response)))
+        self._fields_by_role = _ByRole(partial(_visible_fields, _fields(command.response)))
         self._by_role = _ByRole(partial(plan, _fields(command.response), strict=refuse_undeclared_fields))
         self._instead_by_role = _ByRole(partial(plan, _fields(command.instead), strict=refuse_undeclared_fields))
 
@@ -155,13 +155,13 @@ def _fields(response: Response | None) -> tuple[Field, ...]:
     return () if response is None else response.fields
 
 
-def _seen(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
+def _visible_fields(fields: Iterable[Field], role: RoleType | None) -> tuple[Field, ...]:
     """Return the fields that a role may see, including those inside nested objects.
 
     Each returned field reads the column that this role may see.
     """
     return tuple(
-        replace(field, column=_column(field, role), fields=_seen(field.fields, role))
+        replace(field, column=_column(field, role), fields=_visible_fields(field.fields, role))
         if field.fields or field.public_column
         else field
         for field in fields

@@ -11,8 +11,8 @@ from bulkdeploy.commands.call import Call
 from bulkdeploy.declare.command import Sharing
 from bulkdeploy.domain.errors import BulkDeployError
 from bulkdeploy.services.system import System
-from bulkdeploy.store.database.shared_transaction import Apart, SharedTransaction
-from bulkdeploy.store.rows.listing import whole
+from bulkdeploy.store.database.shared_transaction import MustRunAlone, SharedTransaction
+from bulkdeploy.store.rows.listing import read_all_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class SharedCalls:
         """Return the results of calls that share a transaction, in their order.
 
         Raises:
-            Apart: some of several calls fail; the error has their numbers.
+            MustRunAlone: some of several calls fail; the error has their numbers.
             BulkDeployError: the only call fails.
         """
         calls = [replace(entry.call, connection=connection) for entry in entries]
@@ -76,9 +76,9 @@ class SharedCalls:
                     raise
                 refused.append(number)
         if refused:
-            raise Apart(refused)
+            raise MustRunAlone(refused)
         results = entries[0].sharing.work(connection, self._system, requests)
         return [
-            whole(entry.sharing.answer(call, result))
+            read_all_rows(entry.sharing.answer(call, result))
             for entry, call, result in zip(entries, calls, results, strict=True)
         ]

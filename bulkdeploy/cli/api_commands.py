@@ -20,7 +20,7 @@ from bulkdeploy.cli.failures import ApiRefused, Interrupted, JobsFailed, UsageEr
 TOKEN = "requesttoken"  # noqa: S105 - a parameter's name
 MOST_PAGES = 1000
 INSUFFICIENT_CAPACITY = (533, 534, 535)
-"""Codes of refusals that say what is lacking, and not what to do about it."""
+"""Error codes whose text tells what is missing but not what the user can do."""
 
 
 def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
@@ -32,7 +32,7 @@ def run_api(context: CommandContext, api: Api, words: list[str]) -> None:
     arguments = read_arguments(api, [*words, *_flags(context, api)], send_unknown=context.options.send_unknown)
     check_values(api, arguments.parameters)
     if any((value := api.value(name)) and value.names_entities for name in arguments.parameters):
-        resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
+        resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.print_message)
     answer = answer_to(context, api, arguments)
     if is_plan(answer):
         show_plan(context.screen, answer, arguments.filter)
@@ -90,7 +90,7 @@ def _see_job_through(
 ) -> None:
     if not context.preferences.asyncblock:
         context.screen.show(answer, arguments.filter)
-        context.screen.say(f"The job continues. To see its result: {context.program} follow {job_id}")
+        context.screen.print_message(f"The job continues. To see its result: {context.program} follow {job_id}")
         return
     follow_job(context, job_id, api.name, arguments.filter)
 
@@ -112,9 +112,9 @@ def _see_batch_through(
     watch = context.watch([str(row["jobid"]) for row in batch], str(batch[0].get("deploymentid") or ""))
     if not context.preferences.asyncblock:
         context.screen.show(answer, arguments.filter)
-        context.screen.say(f"{len(batch)} jobs go on. Follow them: {context.program} follow {watch.name}")
+        context.screen.print_message(f"{len(batch)} jobs go on. Follow them: {context.program} follow {watch.name}")
         return
-    context.screen.say(
+    context.screen.print_message(
         f"{len(batch)} jobs, {'deployment' if batch[0].get('deploymentid') else 'batch'} {watch.name}"
     )
     key = next(name for name, value in answer.items() if isinstance(value, list))
@@ -174,11 +174,13 @@ def _show_list(context: CommandContext, api: Api, answer: dict[str, Any], argume
         if context.options.all_pages and api.parameter("page") is not None:
             answer = _all_pages(context, api, answer, arguments)
         else:
-            context.screen.say(f"{len(rows)} of {total} shown; --all reads every page")
+            context.screen.print_message(f"{len(rows)} of {total} shown; --all reads every page")
     known = {name.lower() for name, _, _ in api.fields} | {name.lower() for row in rows for name in row}
     wrong = [name for name in arguments.filter if name.lower() not in known]
     if rows and api.fields and wrong:
-        context.screen.say(f"{api.name} answers no {', '.join(wrong)}; {api.verb} {api.noun} -h lists its fields")
+        context.screen.print_message(
+            f"{api.name} answers no {', '.join(wrong)}; {api.verb} {api.noun} -h lists its fields"
+        )
     context.screen.show(answer, arguments.filter)
 
 

@@ -44,7 +44,7 @@ class CommandContext:
     @cached_property
     def catalogue(self) -> Catalogue:
         """The catalogue of all commands of the API."""
-        return self.workspace.catalogue(self.connection, self.screen.say)
+        return self.workspace.catalogue(self.connection, self.screen.print_message)
 
     @property
     def clock(self) -> Clock:

@@ -44,10 +44,10 @@ def console(context: CommandContext, words: Sequence[str]) -> None:
         raise UsageError("no VM is named", hint="bulkmonkey console VM, by its name or id")
     arguments = read_arguments(api, [f"{VM}={words[0]}", "consoletype=serial"], send_unknown=True)
     check_values(api, arguments.parameters)
-    resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
+    resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.print_message)
     endpoint = context.call(API, arguments.parameters)["consoleendpoint"]
     with _connected(context.connection, endpoint["websocket"]["token"]) as socket:
-        context.screen.say(f"Console of {words[0]}; Ctrl-] ends it")
+        context.screen.print_message(f"Console of {words[0]}; Ctrl-] ends it")
         with _raw_terminal():
             ended = _carry(socket)
     if ended:

@@ -28,7 +28,7 @@ def follow(context: CommandContext, words: Sequence[str]) -> None:
     if find_deployment(context.catalogue, context.call, names[0]) is not None:
         follow_batch(context, context.watch((), names[0]), fields, order=[])
         return
-    job_id = find_job_id(context.catalogue, context.call, names[0], context.screen.say)
+    job_id = find_job_id(context.catalogue, context.call, names[0], context.screen.print_message)
     follow_job(context, job_id, f"job {job_id}", fields)
 
 
@@ -45,7 +45,7 @@ def _newest_unfinished(context: CommandContext) -> str:
             "no deployment is in progress; name the one to follow", hint="bulkmonkey follow DEPLOYMENT or JOB"
         )
     newest = max(unfinished, key=lambda row: str(row.get("created") or ""))
-    context.screen.say(f"The newest deployment in progress is {newest['id']}")
+    context.screen.print_message(f"The newest deployment in progress is {newest['id']}")
     return str(newest["id"])
 
 
@@ -64,7 +64,7 @@ def explain(context: CommandContext, words: Sequence[str]) -> None:
         return
     deployment = find_deployment(context.catalogue, context.call, names[0])
     if deployment is None:
-        job_id = find_job_id(context.catalogue, context.call, names[0], context.screen.say)
+        job_id = find_job_id(context.catalogue, context.call, names[0], context.screen.print_message)
         facts = explain_job(context.catalogue, context.call, job_id)
         show_job(context.screen, facts, fields)
         return
@@ -72,7 +72,7 @@ def explain(context: CommandContext, words: Sequence[str]) -> None:
     watch.step()
     for position in watch.read_rest():
         if watch.progress.total > JOB_PAGE:
-            context.screen.say(f"reading jobs, {position}")
+            context.screen.print_message(f"reading jobs, {position}")
     facts = explain_deployment(context.catalogue, context.call, watch.row, watch.jobs)
     show_deployment(context.screen, facts, fields)
 

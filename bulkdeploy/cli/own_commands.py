@@ -42,7 +42,9 @@ def _set(context: CommandContext, words: Sequence[str]) -> None:
     else:
         value = " ".join(words[1:])
     config.set(name, value, context.options.profile or config.current)
-    context.screen.say(f"{name} is {HIDDEN if SETTINGS[name].kind is Kind.SECRET else value}, in {config.path}")
+    context.screen.print_message(
+        f"{name} is {HIDDEN if SETTINGS[name].kind is Kind.SECRET else value}, in {config.path}"
+    )
 
 
 def _all_settings(context: CommandContext) -> list[dict[str, Any]]:
@@ -63,7 +65,7 @@ def _profile(context: CommandContext, words: Sequence[str]) -> None:
     if words:
         config.profile(words[0])
         config.set("profile", words[0], words[0])
-        context.screen.say(f"profile is {words[0]}")
+        context.screen.print_message(f"profile is {words[0]}")
         return
     names = sorted({*config.profiles, DEFAULT_PROFILE, config.current})
     rows = [
@@ -80,7 +82,7 @@ def _profile(context: CommandContext, words: Sequence[str]) -> None:
 def _sync(context: CommandContext, words: Sequence[str]) -> None:
     _no_more(words, "sync")
     catalogue = context.workspace.sync(context.connection)
-    context.screen.say(f"{len(catalogue)} APIs of {context.connection.url} are known now")
+    context.screen.print_message(f"{len(catalogue)} APIs of {context.connection.url} are known now")
 
 
 def _completion(context: CommandContext, words: Sequence[str]) -> None:

@@ -63,4 +63,4 @@ def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
 
 def _workspace(environment: Mapping[str, str], clock: Clock, *, may_connect: bool = True) -> Workspace:
     screen = Screen(None)
-    return Workspace(environment, clock, screen.warn, screen.say, may_connect=may_connect)
+    return Workspace(environment, clock, screen.warn, screen.print_message, may_connect=may_connect)

@@ -18,7 +18,7 @@ from bulkdeploy.cli.failures import UsageError
 if TYPE_CHECKING:
     from bulkdeploy.cli.connection.transport import Transport
 
-Say = Callable[[str], None]
+PrintMessage = Callable[[str], None]
 
 FROM_ENVIRONMENT = {
     "url": ("BULKMONKEY_URL", "CLOUDSTACK_ENDPOINT"),
@@ -32,15 +32,21 @@ class Workspace:
     """The state of one bulkmonkey process: its configuration files, connections and catalogues."""
 
     def __init__(
-        self, environment: Mapping[str, str], clock: Clock, warn: Say, note: Say, *, may_connect: bool = True
+        self,
+        environment: Mapping[str, str],
+        clock: Clock,
+        warn: PrintMessage,
+        print_debug: PrintMessage,
+        *,
+        may_connect: bool = True,
     ) -> None:
-        """Create the workspace. ``warn`` receives warnings, and ``note`` receives lines of debug output.
+        """Create the workspace. ``warn`` receives warnings, and ``print_debug`` receives lines of debug output.
 
         If ``may_connect`` is false, the workspace does not prompt for secrets.
         """
         self.environment, self.clock, self.warn, self.may_connect = environment, clock, warn, may_connect
         self.debug = False
-        self._note, self._requested = note, dict[str, str]()
+        self._print_debug, self._requested = print_debug, dict[str, str]()
         self.cache = CatalogueCache(config_file.cache_directory())
         self._files: dict[Path, ConfigFile] = {}
         self._transports: dict[Connection, Transport] = {}
@@ -100,7 +106,7 @@ class Workspace:
         from bulkdeploy.cli.connection.transport import Transport  # noqa: PLC0415 - help needs no HTTP client
 
         if connection not in self._transports:
-            self._transports[connection] = Transport(connection, self.clock, self.note)
+            self._transports[connection] = Transport(connection, self.clock, self.print_debug)
         return self._transports[connection]
 
     def known_catalogue(self, connection: Connection) -> Catalogue | None:
@@ -112,7 +118,7 @@ class Workspace:
             self._catalogues[connection] = kept
         return self._catalogues[connection]
 
-    def catalogue(self, connection: Connection, say: Say) -> Catalogue:
+    def catalogue(self, connection: Connection, print_message: PrintMessage) -> Catalogue:
         """Return the catalogue of a profile. The first use reads the catalogue from the server.
 
         Raises:
@@ -121,7 +127,7 @@ class Workspace:
         known = self.known_catalogue(connection)
         if known is not None:
             return known
-        say(f"Asking {connection.url} for its APIs ('sync' asks again)")
+        print_message(f"Reading the list of APIs from {connection.url} ('sync' reads it again)")
         return self.sync(connection)
 
     def sync(self, connection: Connection, **how: Any) -> Catalogue:
@@ -129,10 +135,10 @@ class Workspace:
         self._catalogues[connection] = self.cache.sync(self.transport(connection), **how)
         return self._catalogues[connection]
 
-    def note(self, text: str) -> None:
+    def print_debug(self, text: str) -> None:
         """Print a line of debug output if debug output is enabled."""
         if self.debug:
-            self._note(text)
+            self._print_debug(text)
 
     def close(self) -> None:
         """End the sessions and close the connections of the workspace."""

@@ -57,9 +57,9 @@ def plan_wanted(call: Call, command: str) -> PlanWanted | None:
     return PlanWanted(fingerprint, dry_run, index)
 
 
-def answered(call: Call, done: JobTicket | MovePlan) -> JobTicket | Instead:
+def answered(call: Call, result: JobTicket | MovePlan) -> JobTicket | Instead:
     """Return the response of a call: the job, or the plan of a dry run in API format."""
-    return done if isinstance(done, JobTicket) else Instead(MOVE_PLAN, _row(call, done))
+    return result if isinstance(result, JobTicket) else Instead(MOVE_PLAN, _row(call, result))
 
 
 def _row(call: Call, plan: MovePlan) -> dict[str, Any]:

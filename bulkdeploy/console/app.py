@@ -132,7 +132,7 @@ class _Front:
         wanted = request.values.get("next", "")
         target = wanted if PAGE_ADDRESS.fullmatch(wanted) else ""
         if request.method != "POST":
-            return self._sign_in_form(target, over="over" in request.args)
+            return self._sign_in_form(target, has_expired="over" in request.args)
         names = {name: request.form.get(name, "") for name in ("username", "password", "domain")}
         status, body, headers = call_api(self._api, request.environ, "login", names, None)
         try:
@@ -228,13 +228,15 @@ class _Front:
             return Response(status=200, headers={"HX-Redirect": target})
         return _go(target)
 
-    def _sign_in_form(self, target: str, *, over: bool = False, error: str = "", status: int = 200) -> Response:
+    def _sign_in_form(
+        self, target: str, *, has_expired: bool = False, error: str = "", status: int = 200
+    ) -> Response:
         given = request.form if request.method == "POST" else {}
         text = self._pages.render(
             "sign_in.html",
             theme=_theme(request),
             next=target,
-            over=over,
+            over=has_expired,
             error=error,
             username=given.get("username", ""),
             domain=given.get("domain", ""),

@@ -249,7 +249,7 @@ def _options(api: Api, one: ApiParameter, row: Row, visit: Visit) -> Iterator[tu
     elif one.names_entities and one.related:
         noun = BY_LIST.get(one.related[0])
         if noun is not None and noun.lists in visit.may:
-            yield from _things(noun, _fitting(api, one, noun, row, visit), visit)
+            yield from _options_of_noun(noun, _fitting(api, one, noun, row, visit), visit)
 
 
 def _fitting(api: Api, one: ApiParameter, noun: Noun, row: Row, visit: Visit) -> dict[str, object]:
@@ -267,7 +267,7 @@ def _fitting(api: Api, one: ApiParameter, noun: Noun, row: Row, visit: Visit) ->
     return fitting
 
 
-def _things(noun: Noun, fitting: Mapping[str, object], visit: Visit) -> Iterator[tuple[str, str]]:
+def _options_of_noun(noun: Noun, fitting: Mapping[str, object], visit: Visit) -> Iterator[tuple[str, str]]:
     """Yield the ids and names of a noun's objects as options.
 
     Yields nothing if there are more than MOST_OPTIONS.

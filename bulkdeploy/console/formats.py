@@ -100,18 +100,18 @@ def duration(seconds: object) -> str:
     return f"{left}\u00a0s"
 
 
-def share(part: object, whole: object) -> float:
-    """Return a part of a whole in percent, limited to the range 0 to 100. Returns 0 if the whole is 0."""
-    total = float(str(whole or 0))
+def share(part: object, of: object) -> float:
+    """Return part in percent of ``of``, limited to the range 0 to 100. Returns 0 if ``of`` is 0."""
+    total = float(str(of or 0))
     return 0.0 if total <= 0 else max(0.0, min(float(PER_CENT), float(str(part or 0)) * PER_CENT / total))
 
 
-def bar_parts(parts: Iterable[tuple[str, object]], whole: object) -> Markup:
+def bar_parts(parts: Iterable[tuple[str, object]], total: object) -> Markup:
     """Return the rectangles of a bar: one for each part, with the part's CSS class and its share of a whole."""
     at, drawn = 0.0, []
     for kind, count in parts:
         if count:
-            width = min(share(count, whole), PER_CENT - at)
+            width = min(share(count, total), PER_CENT - at)
             drawn.append(f'<rect class="{escape(kind)}" x="{at:.3f}" y="0" width="{width:.3f}" height="10"/>')
             at += width
     return Markup("\n".join(drawn))  # noqa: S704 - numbers and escaped classes

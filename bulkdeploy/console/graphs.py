@@ -73,11 +73,11 @@ def host_graphs(visit: Visit, place: Mapping[str, str]) -> Graphs | None:
     return _graphs(visit, OF_HOSTS, place) if OF_HOSTS in visit.may else None
 
 
-def _graphs(visit: Visit, command: str, about: Mapping[str, str]) -> Graphs:
+def _graphs(visit: Visit, command: str, parameters: Mapping[str, str]) -> Graphs:
     """Return the graphs of CPU, memory and network, and for VMs also of disks, from a command's samples."""
     named = visit.given.get("period", "")
     period = named if named in PERIODS else USUAL_PERIODS[command]
-    history = visit.calls(command, {**about, "period": period})["usagehistory"]
+    history = visit.calls(command, {**parameters, "period": period})["usagehistory"]
     samples = history.get("samples") or []
     seconds = int(history["intervalseconds"])
     memory = max((float(one["memorykbs"]) * KIB for one in samples), default=None)

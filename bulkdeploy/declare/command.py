@@ -23,7 +23,7 @@ class Sharing:
             that the call does not share.
         request: returns the request of a call, which ``work`` gets.
         work: gets a connection, the system and the requests of several calls. Returns one result per call, or
-            raises ``store.database.shared_transaction.Apart``.
+            raises ``store.database.shared_transaction.MustRunAlone``.
         answer: gets a call and its result, and returns the result of the command's handler.
     """
 

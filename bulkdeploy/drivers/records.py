@@ -201,7 +201,7 @@ class Fences(Protocol):
             Overtaken: a higher fence was already recorded.
         """
 
-    def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+    def store_details(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
         """Replace the recorded details of a guest, which are JSON.
 
         ``release`` does not delete the details. An empty mapping deletes them.
@@ -210,7 +210,7 @@ class Fences(Protocol):
             Overtaken: a higher fence was already recorded.
         """
 
-    def kept(self) -> Mapping[UUID, FencedGuest]:
+    def guests_with_details(self) -> Mapping[UUID, FencedGuest]:
         """Return the records of all guests with recorded details."""
 
     def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
@@ -349,13 +349,13 @@ class Counterpart:
 class Counterparts(Protocol):
     """The VMs and volumes that another cloud creates under ids that can be used only once (docs/adr/0036)."""
 
-    def find(self, uuid: UUID) -> Counterpart | None:
+    def read(self, uuid: UUID) -> Counterpart | None:
         """Return the record of a VM or volume, or None if none was ever written."""
 
-    def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
+    def record(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
         """Record that the cloud is about to be called to create this VM or volume, and return the record."""
 
-    def spend(self, uuid: UUID, attempt: int) -> None:
+    def begin_next_attempt(self, uuid: UUID, attempt: int) -> None:
         """Record that the id of this attempt was used, so that the next attempt uses a new id.
 
         Nothing changes if a later attempt is already recorded.

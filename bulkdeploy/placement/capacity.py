@@ -189,7 +189,7 @@ def _store_locally(
 ) -> tuple[CandidateHosts, LocalStorage]:
     table = rows_of(local_pools(snapshot, volumes), candidates.at)
     packing = pack(table, volumes.sizes, candidates.capacity, np.zeros(len(volumes.sizes), dtype=bool))
-    return replace(candidates, capacity=packing.held()), LocalStorage(volumes, table, packing)
+    return replace(candidates, capacity=packing.vms_per_row()), LocalStorage(volumes, table, packing)
 
 
 def _on_one_host(snapshot: ZoneSnapshot, found: Capacity) -> Capacity:

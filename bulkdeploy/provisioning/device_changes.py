@@ -49,9 +49,9 @@ from bulkdeploy.provisioning.progress import (
     FAILURE,
     OVERDUE,
     is_tried_again,
-    note,
     noted_failure,
     pause,
+    save_progress,
     why_overdue,
 )
 from bulkdeploy.store.database.engine import read_only, run_transaction
@@ -114,7 +114,7 @@ class DeviceChange(VmSteps):
         Raises:
             LeaseLost: another worker has the job. The transaction must be rolled back.
         """
-        job = note(connection, work.job, {**work.job.progress, key: value}, self.tools.lease_seconds)
+        job = save_progress(connection, work.job, {**work.job.progress, key: value}, self.tools.lease_seconds)
         return read_assignment(connection, job)
 
     def _refused(self, work: Assignment, refusal: BulkDeployError) -> Failed:
@@ -133,7 +133,7 @@ class GiveDevice(DeviceChange):
 
     @abstractmethod
     def claim(self, connection: Connection, work: Assignment) -> dict[str, Any]:
-        """Write the device into the VM's rows, and return the data that ``take_back`` needs.
+        """Write the device into the VM's rows, and return the data that ``undo_claim`` needs.
 
         The result contains the uuid of the device under the key DEVICE.
 
@@ -141,7 +141,7 @@ class GiveDevice(DeviceChange):
             BulkDeployError: an error of the classes in REFUSALS, if a rule forbids the change.
         """
 
-    def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
+    def changed_guest(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
         """Return the specification of the guest including the new device, for the driver call."""
         del claimed
         return work.guest
@@ -159,7 +159,7 @@ class GiveDevice(DeviceChange):
         return without(work.guest, UUID(claimed[DEVICE]))
 
     @abstractmethod
-    def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
+    def undo_claim(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         """Restore the rows as they were before ``claim``."""
 
     @override
@@ -174,7 +174,7 @@ class GiveDevice(DeviceChange):
         if work.state is VmState.STOPPED:
             return Succeeded(UNCHANGED)
         claimed = work.job.progress[CLAIMED]
-        failure = self._request(work, self.wanted(work, claimed))
+        failure = self._request(work, self.changed_guest(work, claimed))
         if failure is None:
             return Succeeded(AS_ROWS_SAY)
         keep_lease(self.tools.engine, work.job, self.tools.lease_seconds)
@@ -183,17 +183,17 @@ class GiveDevice(DeviceChange):
             left = self.clean_up(work, claimed)
         if left is not None:
             return self._left(work, failure, left)
-        run_transaction(self.tools.engine, partial(self._take_back, work=work, claimed=claimed), UNPLUG_COMMIT)
+        run_transaction(self.tools.engine, partial(self._undo_claim, work=work, claimed=claimed), UNPLUG_COMMIT)
         return self.failed(work, RESOURCE_UNAVAILABLE, str(failure))
 
     def _claim(self, connection: Connection, *, work: Assignment) -> Assignment:
         return self._write(connection, work, CLAIMED, self.claim(connection, work))
 
-    def _take_back(self, connection: Connection, *, work: Assignment, claimed: Mapping[str, Any]) -> None:
-        self.take_back(connection, work, claimed)
+    def _undo_claim(self, connection: Connection, *, work: Assignment, claimed: Mapping[str, Any]) -> None:
+        self.undo_claim(connection, work, claimed)
         job = work.job
         progress = {name: value for name, value in job.progress.items() if name not in (CLAIMED, FAILURE)}
-        note(connection, job, progress, self.tools.lease_seconds)
+        save_progress(connection, job, progress, self.tools.lease_seconds)
 
 
 class TakeDevice(DeviceChange):

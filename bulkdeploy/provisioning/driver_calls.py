@@ -124,13 +124,13 @@ class DriverCalls:
 
         If the guest's state cannot be read, an unanswered error is returned.
         """
-        seen = self.look(work, host)
+        seen = self.state_on_host(work, host)
         if isinstance(seen, DriverError):
             reason = f"{failure.reason}; whether it still runs could not be seen: {seen.reason}"
             return DriverError(failure.step, failure.host, reason, transient=failure.transient, unanswered=True)
         return None if seen is None else failure
 
-    def look(self, work: Assignment, host: HostAddress) -> PowerState | DriverError | None:
+    def state_on_host(self, work: Assignment, host: HostAddress) -> PowerState | DriverError | None:
         """Return the guest's power state on this host.
 
         Returns None if the guest is not on the host, and an error if the state cannot be read.
@@ -146,8 +146,8 @@ class DriverCalls:
             lambda driver: driver.power_of(host, work.guest.uuid, fence=work.fence, timeout_s=self._timeout_s),
         )
 
-    def find(self, work: Assignment) -> Sequence[Guest] | DriverError:
-        """Return all copies of the guest on any host, or an error if the hypervisor cannot be asked."""
+    def find_copies(self, work: Assignment) -> Sequence[Guest] | DriverError:
+        """Return all copies of the guest on any host, or an error if the hypervisor cannot be queried."""
         return self._call(work, "look", lambda driver: list(driver.find_guest(work.guest.uuid)))
 
     def volumes_there(self, work: Assignment) -> frozenset[UUID] | DriverError:

@@ -43,5 +43,5 @@ class ChangeDrive(GiveDevice):
         return self.tools.calls.drive(work, wanted)
 
     @override
-    def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
+    def undo_claim(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         restore_drive(connection, work.vm_id, claimed[DRIVE])

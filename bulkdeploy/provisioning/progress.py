@@ -25,7 +25,9 @@ often it was tried since then."""
 TOO_LATE = "it took longer than job.cancel.threshold.minutes"
 
 
-def note(connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float) -> LeasedJob:
+def save_progress(
+    connection: Connection, job: LeasedJob, progress: Mapping[str, Any], lease_seconds: float
+) -> LeasedJob:
     """Write the notes for later attempts of a job, renew its lease, and return the updated job.
 
     Raises:

@@ -30,7 +30,7 @@ from bulkdeploy.provisioning.outcome import (
     Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, TOO_LATE, earlier_failure, note, pause, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, TOO_LATE, earlier_failure, pause, save_progress, why_overdue
 from bulkdeploy.provisioning.stopping import STOPPED
 from bulkdeploy.scheduling.place import NoPlace, Place, plan_stopped_vm
 from bulkdeploy.scheduling.replace import replace_place
@@ -137,7 +137,7 @@ class Starter:
         if problem is not None:
             why = f"{failure}; then {problem.why} ({tries.count} tried)"
             return self._failure(work, INSUFFICIENT_CAPACITY, why, problem.excluded)
-        job = note(connection, work.job, tries.noted_in(work.job.progress), self._tools.lease_seconds)
+        job = save_progress(connection, work.job, tries.noted_in(work.job.progress), self._tools.lease_seconds)
         if is_later:
             return pause(replace(work, job=job), None)
         return with_host(connection, read_assignment(connection, job), DriverLimits.of(configuration))

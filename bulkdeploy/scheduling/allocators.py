@@ -46,12 +46,12 @@ MIB = 1 << 20
 class Allocation:
     """Plans, and the name of the allocator that chose their hosts. The name is empty if no allocator chose.
 
-    ``said`` has the reasons why earlier allocators gave no usable answer.
+    ``allocator_texts`` has the reasons why earlier allocators gave no usable answer.
     """
 
     made: BatchPlan
     allocator: str
-    said: tuple[str, ...] = ()
+    allocator_texts: tuple[str, ...] = ()
 
 
 def use_allocators_of(engine: Engine, directory: Path | None) -> None:
@@ -82,10 +82,10 @@ def allocate(
         PlannerNotInstalled: a request names a planner that is not installed.
     """
     moves = vm_uuid is not None and requests[0].purpose is Purpose.MOVE
-    said: list[str] = []
+    allocator_texts: list[str] = []
     for name in allocators(configuration, "relocate" if moves else "allocate", zone_id):
         if name == BUILTIN or all(request.host_id is not None or not request.count for request in requests):
-            return Allocation(plan_batch(snapshot, requests, catalog), BUILTIN, tuple(said))
+            return Allocation(plan_batch(snapshot, requests, catalog), BUILTIN, tuple(allocator_texts))
         for turn in TURNS:
             question = _Question(
                 name,
@@ -100,14 +100,16 @@ def allocate(
             key = (name, turn, zone_id, account_id, vm_uuid, tuple(request.count for request in requests))
             chosen = call_outside(connection, key, question.answer)
             if isinstance(chosen, str):
-                said.append(f"allocator {name}: {chosen}")
+                allocator_texts.append(f"allocator {name}: {chosen}")
                 break
             made = plan_batch(snapshot, _bound(requests, chosen), catalog)
             if not made.refused:
-                return Allocation(made, name, tuple(said))
+                return Allocation(made, name, tuple(allocator_texts))
         else:
-            said.append(f"allocator {name}: hosts that it chose did not take their VMs, twice")
-    return Allocation(plan_batch(snapshot, _bound(requests, [{}] * len(requests)), catalog), "", tuple(said))
+            allocator_texts.append(f"allocator {name}: hosts that it chose did not take their VMs, twice")
+    return Allocation(
+        plan_batch(snapshot, _bound(requests, [{}] * len(requests)), catalog), "", tuple(allocator_texts)
+    )
 
 
 def evacuate(

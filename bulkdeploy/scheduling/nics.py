@@ -92,7 +92,7 @@ def remove_nic(connection: Connection, vm_id: int, nic: EntityRef) -> Row[Any]:
     return vm
 
 
-def take_back(connection: Connection, nic_id: int) -> None:
+def undo_nic(connection: Connection, nic_id: int) -> None:
     """Remove a NIC that was added but that no guest has, and release its address."""
     store.lock_ranges_of(connection, nic_id)
     store.remove_nic(connection, nic_id)

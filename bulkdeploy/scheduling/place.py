@@ -40,8 +40,8 @@ class Planned:
 
     ``pool_limits`` is the claimable size of each pool in bytes. ``thresholds`` are the thresholds of the plan's
     clusters, if they apply. ``hosts`` has the results of the placement rules for the hosts that the call asked
-    about. ``shortage`` is the missing capacity of a rejected VM. ``allocator`` chose the hosts; ``said`` has the
-    reasons of allocators that did not answer.
+    about. ``shortage`` is the missing capacity of a rejected VM. ``allocator`` chose the hosts; ``allocator_texts``
+    are the reasons why other allocators gave no usable answer.
     """
 
     plan: Plan
@@ -51,7 +51,7 @@ class Planned:
     hosts: Sequence[HostAnswer] = field(default=())
     shortage: Shortage | None = None
     allocator: str = BUILTIN
-    said: tuple[str, ...] = ()
+    allocator_texts: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +188,7 @@ def _planned(
             HostAnswers(snapshot, request, catalog).of(explain_host_ids) if explain_host_ids else (),
             shortage(made.left, request, catalog) if part.refused and by_planner else None,
             chosen.allocator,
-            chosen.said,
+            chosen.allocator_texts,
         )
         for request, part in zip(requests, made.plans, strict=True)
     ]
@@ -375,12 +375,12 @@ def find_place(
     if planned.plan.placed:
         return Place(vm, need, planned)
     unfit = describe_unfit_destination(connection, need.host_id, planned.plan.excluded)
-    return no_place(planned.plan, (unfit, *planned.said))
+    return no_place(planned.plan, (unfit, *planned.allocator_texts))
 
 
-def no_place(plan: Plan, said: Sequence[str] = ()) -> NoPlace:
-    """Return the reasons why a plan places no VM. ``said`` has the reasons of allocators."""
-    words = ("no host has room for it", *said, in_words(plan.excluded))
+def no_place(plan: Plan, allocator_texts: Sequence[str] = ()) -> NoPlace:
+    """Return the reasons why a plan places no VM. ``allocator_texts`` has the reasons of allocators."""
+    words = ("no host has room for the VM", *allocator_texts, in_words(plan.excluded))
     return NoPlace("; ".join(word for word in words if word), plan.excluded)
 
 

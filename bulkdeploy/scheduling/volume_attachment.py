@@ -88,7 +88,7 @@ def detach(connection: Connection, volume: Row[Any]) -> None:
         raise TransactionConflict
 
 
-def take_back(connection: Connection, volume: Row[Any], *, state: str, has_place: bool) -> None:
+def undo_attachment(connection: Connection, volume: Row[Any], *, state: str, has_place: bool) -> None:
     """Restore a volume's row to its values before the volume was attached.
 
     Without ``has_place``, the volume is in no pool afterwards.

@@ -293,7 +293,7 @@ class _TimeLimit:
         if self._is_over:
             raise FetchFailed(TOO_LONG)
 
-    def left(self) -> float:
+    def remaining_s(self) -> float:
         """Return the seconds that the next step may take, at most SILENCE_S.
 
         Raises:
@@ -323,7 +323,7 @@ class _Pinned(http.client.HTTPConnection):
         self.limit, self._target = limit, target
 
     def connect(self) -> None:
-        self.sock = socket.create_connection((self._target.address, self.port), self.limit.left())
+        self.sock = socket.create_connection((self._target.address, self.port), self.limit.remaining_s())
         self.limit.watch(self.sock)
         self.sock.settimeout(SILENCE_S)
         if self._target.scheme == "https":

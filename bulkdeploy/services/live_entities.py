@@ -23,7 +23,7 @@ def noun(entity: Entity) -> str:
     return entity.name.lower().replace("_", " ")
 
 
-def hold(
+def lock_entity(
     connection: Connection, ref: EntityRef, parameter: str = "id", *, shared: bool = False
 ) -> Mapping[str, Any]:
     """Lock the row of an entity and return the row.
@@ -39,7 +39,7 @@ def hold(
     return row
 
 
-def hold_all(
+def lock_entities(
     connection: Connection, refs: Sequence[EntityRef], parameter: str = "id", *, shared: bool = False
 ) -> dict[int, Mapping[str, Any]]:
     """Lock the rows of entities of one kind, as ``hold`` does, and return the rows by internal id.

@@ -68,7 +68,7 @@ def plan_moves(
     """
     if wanted.index is None:
         tried = try_moves(connection, moves, way)
-        index = keep_plan(connection, caller.user_id, wanted.fingerprint, [_kept(tried)])
+        index = keep_plan(connection, caller.user_id, wanted.fingerprint, [_columns_of(tried)])
         return MovePlan(index, tried)
     (kept,) = kept_plan(connection, caller, wanted.index, wanted.fingerprint)
     shown = [VmMove(*row) for row in zip(*(kept[column] for column in COLUMNS), strict=True)]
@@ -128,7 +128,7 @@ def _chosen(connection: Connection, host_id: int, vms: Sequence[int], way: MoveK
     raise ResourceUnavailable(f"No allocator chose hosts for the virtual machines of the host. {'; '.join(said)}")
 
 
-def _kept(moves: Sequence[VmMove]) -> dict[str, list[Any]]:
+def _columns_of(moves: Sequence[VmMove]) -> dict[str, list[Any]]:
     return {column: [getattr(move, column) for move in moves] for column in COLUMNS}
 
 

@@ -196,16 +196,16 @@ class _Fences:
         if not run_transaction(self._engine, move):
             raise Overtaken(guest_uuid, fence)
 
-    def keep(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
-        def keep(connection: Connection) -> bool:
-            return guest_fences.keep(connection, guest_uuid, details, fence)
+    def store_details(self, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> None:
+        def store(connection: Connection) -> bool:
+            return guest_fences.store_details(connection, guest_uuid, details, fence)
 
-        if not run_transaction(self._engine, keep):
+        if not run_transaction(self._engine, store):
             raise Overtaken(guest_uuid, fence)
 
-    def kept(self) -> Mapping[UUID, FencedGuest]:
+    def guests_with_details(self) -> Mapping[UUID, FencedGuest]:
         with read_only(self._engine) as connection:
-            return {row.guest_uuid: _fenced(row) for row in guest_fences.kept(connection)}
+            return {row.guest_uuid: _fenced(row) for row in guest_fences.guests_with_details(connection)}
 
     def guests_with(self, details: Mapping[str, Any]) -> Mapping[UUID, FencedGuest]:
         with read_only(self._engine) as connection:
@@ -320,17 +320,19 @@ class _Counterparts:
     def __init__(self, engine: Engine, serves: Callable[[str], bool]) -> None:
         self._engine, self._serves = engine, serves
 
-    def find(self, uuid: UUID) -> Counterpart | None:
+    def read(self, uuid: UUID) -> Counterpart | None:
         with read_only(self._engine) as connection:
-            row = counterparts.find(connection, uuid)
+            row = counterparts.find_counterpart(connection, uuid)
         return None if row is None else Counterpart(row.attempt, row.root_uuid)
 
-    def note(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
-        row = run_transaction(self._engine, lambda connection: counterparts.note(connection, uuid, root_uuid))
+    def record(self, uuid: UUID, root_uuid: UUID | None = None) -> Counterpart:
+        row = run_transaction(
+            self._engine, lambda connection: counterparts.record_counterpart(connection, uuid, root_uuid)
+        )
         return Counterpart(row.attempt, row.root_uuid)
 
-    def spend(self, uuid: UUID, attempt: int) -> None:
-        run_transaction(self._engine, lambda connection: counterparts.spend(connection, uuid, attempt))
+    def begin_next_attempt(self, uuid: UUID, attempt: int) -> None:
+        run_transaction(self._engine, lambda connection: counterparts.begin_next_attempt(connection, uuid, attempt))
 
     def write_addresses(self, uuid: UUID, nics: Sequence[GivenNic]) -> None:
         run_transaction(

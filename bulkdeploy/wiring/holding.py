@@ -10,13 +10,13 @@ import sys
 
 import click
 
-hold = click.option(
+hold_option = click.option(
     "--hold", "held", is_flag=True, help="Load all code, but begin only when standard input is closed."
 )
 """The option ``--hold`` of programs that ``up`` starts before the database is ready."""
 
 
-def until_let_go(*, held: bool) -> None:
+def wait_for_end_of_input(*, held: bool) -> None:
     """Wait until standard input is closed, if ``held`` is set. Return at once if there is no standard input."""
     while held and sys.stdin is not None and os.read(sys.stdin.fileno(), 1):
         pass

@@ -201,7 +201,7 @@ def test_the_question_before_maintenance_tells_which_vms_fit_nowhere(admin: Visi
     assert page.all("p", **{"class": "headline bad"})
     assert page.all("a", href=f"virtual-machine?id={vm.uuid}")
     assert re.search(r"0 of \d+ VMs? finds? a host", page.text)
-    assert "no host has room for it" in page.text
+    assert "no host has room for the VM" in page.text
     assert "host_not_enabled" in page.text
 
 

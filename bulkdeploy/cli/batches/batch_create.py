@@ -95,7 +95,11 @@ class _Names:
             else:
                 self._defaults[name] = value
         resolve_names(
-            self._context.catalogue, self._api, self._batch.shared, self._context.call, self._context.screen.say
+            self._context.catalogue,
+            self._api,
+            self._batch.shared,
+            self._context.call,
+            self._context.screen.print_message,
         )
         self._batch.entries = [self._filled(number, entry) for number, entry in enumerate(self._batch.entries)]
 
@@ -146,7 +150,11 @@ class _Names:
             wanted = {**scope, name: text}
             try:
                 resolve_names(
-                    self._context.catalogue, self._of_entry, wanted, self._context.call, self._context.screen.say
+                    self._context.catalogue,
+                    self._of_entry,
+                    wanted,
+                    self._context.call,
+                    self._context.screen.print_message,
                 )
             except UsageError as error:
                 raise UsageError(f"{LIST}[{number}].{error.message}", hint=error.hint) from error
@@ -187,9 +195,9 @@ def _show(context: CommandContext, answer: Mapping[str, Any], *, planned: bool) 
             screen.render(*_places(answer))
         else:
             screen.show(answer, ())
-        screen.say(f"{len(jobs)} jobs go on. Follow them: {context.program} follow {watch.name}")
+        screen.print_message(f"{len(jobs)} jobs go on. Follow them: {context.program} follow {watch.name}")
         return
-    screen.say(f"{len(jobs)} jobs, deployment {watch.name}")
+    screen.print_message(f"{len(jobs)} jobs, deployment {watch.name}")
     failed: JobsFailed | None = None
     try:
         follow_batch(context, watch, (), order=[str(job["jobid"]) for job in jobs])

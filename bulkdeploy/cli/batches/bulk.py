@@ -34,7 +34,7 @@ def bulk(context: CommandContext, words: Sequence[str]) -> None:
         rest.append("partial=true")
     arguments = read_arguments(api, rest)
     check_values(api, arguments.parameters)
-    resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.say)
+    resolve_names(context.catalogue, api, arguments.parameters, context.call, context.screen.print_message)
     plan = context.call(api.name, {**arguments.parameters, "dryrun": "true"})["bulkoperation"]
     if context.options.dry_run or arguments.parameters.get("dryrun") == "true":
         _show_plan(context, plan, arguments)
@@ -55,11 +55,11 @@ def _follow(context: CommandContext, api: Api, arguments: Arguments) -> None:
         context.screen.warn(f"{failed['name']} was left out: {failed['errortext']}")
     if not context.preferences.asyncblock:
         context.screen.show(answer, arguments.filter)
-        context.screen.say(
+        context.screen.print_message(
             f"{len(jobs)} jobs go on: {context.program} list bulkoperations id={answer['operationid']}"
         )
         return
-    context.screen.say(f"{len(jobs)} jobs, operation {answer['operationid']}")
+    context.screen.print_message(f"{len(jobs)} jobs, operation {answer['operationid']}")
     follow_batch(context, context.watch(jobs), arguments.filter, order=jobs)
 
 

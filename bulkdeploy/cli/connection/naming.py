@@ -12,9 +12,9 @@ ID = re.compile(r"[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}|-?[0-9]+")
 
 
 def resolve_names(
-    catalogue: Catalogue, api: Api, parameters: dict[str, str], call: Caller, say: Callable[[str], None]
+    catalogue: Catalogue, api: Api, parameters: dict[str, str], call: Caller, print_message: Callable[[str], None]
 ) -> None:
-    """Replace names by ids in ``parameters``. Each replacement is reported to ``say``.
+    """Replace names by ids in ``parameters``. Each replacement is reported to ``print_message``.
 
     Zones, pods and clusters are resolved first, because they restrict the objects to which other names can refer.
 
@@ -32,15 +32,17 @@ def resolve_names(
         source = source_of(catalogue, api, parameter, parameters)
         if source is None or source.by_name:
             continue
-        parameters[name] = ",".join(_resolved(parameter, value, source, call, say) for value in values)
+        parameters[name] = ",".join(_resolved(parameter, value, source, call, print_message) for value in values)
 
 
-def _resolved(parameter: ApiParameter, value: str, source: Source, call: Caller, say: Callable[[str], None]) -> str:
+def _resolved(
+    parameter: ApiParameter, value: str, source: Source, call: Caller, print_message: Callable[[str], None]
+) -> str:
     if not value or ID.fullmatch(value):
         return value
     found = _matches(value, source, call)
     if len(found) == 1:
-        say(f"{parameter.name}={found[0].id} is {value}")
+        print_message(f"{parameter.name}={found[0].id} is {value}")
         return found[0].id
     if not found:
         raise UsageError(f"{parameter.name}: there is no object called {value!r} in {source.api.name}")

@@ -36,9 +36,9 @@ NOTABLE_SKEW = 30.0
 class Transport:
     """The HTTP connection of a profile to its API. The connection stays open between calls."""
 
-    def __init__(self, connection: Connection, clock: Clock, note: Callable[[str], None]) -> None:
-        """Create the transport without connecting. ``note`` receives each line of ``--debug`` output."""
-        self.connection, self.clock, self.note = connection, clock, note
+    def __init__(self, connection: Connection, clock: Clock, print_debug: Callable[[str], None]) -> None:
+        """Create the transport without connecting. ``print_debug`` receives each line of ``--debug`` output."""
+        self.connection, self.clock, self.print_debug = connection, clock, print_debug
         self.http = requests.Session()
         self.http.headers["User-Agent"] = "bulkmonkey"
         self.credentials = Credentials(connection)
@@ -70,7 +70,7 @@ class Transport:
                 if attempt == tries or not error.passing:
                     raise
                 pause = _pause(error, attempt)
-                self.note(f"{command}: {error.message}; again in {pause:.1f} s")
+                self.print_debug(f"{command}: {error.message}; again in {pause:.1f} s")
                 self.clock.sleep(pause)
         raise AssertionError("the last attempt returns or raises")
 
@@ -95,7 +95,7 @@ class Transport:
         query = urlencode(signed, quote_via=quote, safe="*")
         method, url, body = addressed(self.connection.url, query, reads=reads)
         shown = {name: HIDDEN if is_secret(name) else without_login(value) for name, value in parameters.items()}
-        self.note(f"{method} {self.connection.url} command={command} {shown}")
+        self.print_debug(f"{method} {self.connection.url} command={command} {shown}")
         return self._request(method, url, body, timeout)
 
     def _send_once(self, form: Mapping[str, str]) -> dict[str, Any]:

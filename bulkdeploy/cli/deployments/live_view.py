@@ -64,7 +64,7 @@ class Pace:
         (start, first), (end, last) = self.points[0], self.points[-1]
         return (last - first) / (end - start) if end > start else 0.0
 
-    def left(self, progress: jobs.Progress) -> float | None:
+    def remaining_s(self, progress: jobs.Progress) -> float | None:
         """Return the estimated seconds until all jobs are finished, or None if the rate is not known yet."""
         return (progress.total - progress.done) / self.rate if self.rate > 0 else None
 
@@ -194,7 +194,7 @@ def failure_lines(failures: Sequence[jobs.Failure]) -> list[str]:
 
 
 def _pace_text(pace: Pace, progress: jobs.Progress) -> str:
-    left = pace.left(progress)
+    left = pace.remaining_s(progress)
     if left is None or progress.finished:
         return ""
     return f"{pace.rate:.1f}/s, {duration(left)} left"

@@ -10,14 +10,14 @@ from bulkdeploy.cli.failures import ApiRefused, UsageError
 INVALID_PARAMETER = 431
 
 
-def find_job_id(catalogue: Catalogue, call: Caller, word: str, say: Callable[[str], None]) -> str:
+def find_job_id(catalogue: Catalogue, call: Caller, word: str, print_message: Callable[[str], None]) -> str:
     """Return the id of the job that ``word`` names; for a VM, the id of its newest job.
 
     Args:
         catalogue: The commands of the API.
         call: A function that calls the API.
         word: The id of a job, or the id or name of a VM.
-        say: A function that prints which id was found for a name.
+        print_message: A function that prints which id was found for a name.
 
     Raises:
         ApiRefused: No job and no VM that the user may see has this id.
@@ -41,7 +41,7 @@ def find_job_id(catalogue: Catalogue, call: Caller, word: str, say: Callable[[st
             f"{word!r} is not an id, and this API has no list of VMs in which the name could be found: give the id"
         )
     else:
-        resolve_names(catalogue, vms, requested, call, say)
+        resolve_names(catalogue, vms, requested, call, print_message)
     by_vm = {"resourceid": requested["id"], "resourcetype": "VirtualMachine"}
     try:
         return str(call("queryAsyncJobResult", by_vm)["jobid"])

@@ -55,7 +55,9 @@ class Screen:
             return
         seen = answer if self.reveal else without_secrets(answer)
         if seen != answer:
-            self.say("secrets are hidden: --reveal shows them, and so does any output that is not a terminal")
+            self.print_message(
+                "secrets are hidden: --reveal shows them, and so does any output that is not a terminal"
+            )
         if self.format == "table":
             self.render(table_of(as_rows(seen, fields), self.out.width, chosen=bool(fields)))
         elif self.format == "json":
@@ -82,7 +84,7 @@ class Screen:
         if not self.quiet:
             self._print(self.err, parts)
 
-    def say(self, text: str) -> None:
+    def print_message(self, text: str) -> None:
         """Print a message on standard error, unless output is reduced by ``--quiet``."""
         if not self.quiet:
             self.err.print(Text(printable(text), style="dim"), soft_wrap=True)

@@ -34,14 +34,14 @@ def balance(context: CommandContext, words: Sequence[str]) -> None:
     arguments = read_arguments(api, given, send_unknown=context.options.send_unknown)
     parameters = arguments.parameters
     check_values(api, parameters)
-    resolve_names(context.catalogue, api, parameters, context.call, context.screen.say)
+    resolve_names(context.catalogue, api, parameters, context.call, context.screen.print_message)
     only_plan = parameters.get("dryrun", "").lower() == "true"
     plan = context.call(API, {**parameters, "dryrun": "true"})["balanceplan"]
     _show(context, plan, arguments.filter)
     if only_plan or not plan["moves"]:
         return
     if YES not in (word.lower() for word in words) and not _confirmed(plan):
-        context.screen.say("Nothing was moved")
+        context.screen.print_message("Nothing was moved")
         return
     shown = {"planindex": str(plan["index"])} if plan.get("index") else {}
     answer = context.transport.call(API, {**parameters, **shown})

@@ -40,7 +40,7 @@ def capacity(context: CommandContext, words: Sequence[str]) -> None:
     arguments = read_arguments(api, list(words), send_unknown=context.options.send_unknown)
     parameters = arguments.parameters
     check_values(api, parameters)
-    resolve_names(context.catalogue, api, parameters, context.call, context.screen.say)
+    resolve_names(context.catalogue, api, parameters, context.call, context.screen.print_message)
     if context.options.machine_readable:
         for line in _lines(context, parameters):
             print(line)  # noqa: T201 - for programs: nothing may be laid out

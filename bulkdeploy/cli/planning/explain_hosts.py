@@ -30,7 +30,7 @@ def show_hosts(context: CommandContext, wanted: str, names: str, fields: tuple[s
     """
     deployment = find_deployment(context.catalogue, context.call, wanted)
     if deployment is None:
-        job_id = find_job_id(context.catalogue, context.call, wanted, context.screen.say)
+        job_id = find_job_id(context.catalogue, context.call, wanted, context.screen.print_message)
         job = context.call("queryAsyncJobResult", {"jobid": job_id})
         deployment = find_deployment(context.catalogue, context.call, str(job.get("deploymentid") or ""))
         if deployment is None:
@@ -45,7 +45,7 @@ def _of_deployment(context: CommandContext, deployment_id: str, names: str) -> M
     if api is None or api.parameter("hostids") is None:
         raise UsageError("this API does not report why hosts cannot get VMs")
     requested = {"id": deployment_id, "listall": "true", "hostids": names}
-    resolve_names(context.catalogue, api, requested, context.call, context.screen.say)
+    resolve_names(context.catalogue, api, requested, context.call, context.screen.print_message)
     return next(iter(rows_of(context.call(api.name, requested))), {})
 
 

@@ -42,7 +42,7 @@ class Shell:
             self._run_lines(commands_in(sys.stdin.read()))
             return self.status
         url = self.workspace.connection(self.completer.base).url
-        Screen(None, quiet=self.completer.base.quiet).say(f"bulkmonkey at {url}. {WELCOME}")
+        Screen(None, quiet=self.completer.base.quiet).print_message(f"bulkmonkey at {url}. {WELCOME}")
         session = self._session()
         while True:
             try:

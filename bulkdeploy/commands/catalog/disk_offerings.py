@@ -11,7 +11,7 @@ from bulkdeploy.commands.catalog.disk_settings import (
     disk_fields,
     disk_parameters,
 )
-from bulkdeploy.commands.catalog.offering_lists import CHANGED_PLACES, FOR_WHOM, wanted
+from bulkdeploy.commands.catalog.offering_lists import CHANGED_PLACES, FOR_WHOM, requested_offerings
 from bulkdeploy.commands.constant_fields import OF_DISK_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.unsupported import OF_OFFERINGS, OF_VOLUMES
@@ -74,7 +74,7 @@ def list_disk_offerings(call: Call) -> Page:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``.
     """
     return disk_offerings.list_disk_offerings(
-        call.connection, call.caller, call.arguments, wanted(call), paging(call)
+        call.connection, call.caller, call.arguments, requested_offerings(call), paging(call)
     )
 
 

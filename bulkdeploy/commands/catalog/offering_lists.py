@@ -26,7 +26,7 @@ FOR_WHOM: tuple[Parameter, ...] = (
 )
 
 
-def wanted(call: Call) -> Wanted:
+def requested_offerings(call: Call) -> Wanted:
     """Return the selection by the parameters of ``FOR_WHOM``, ``virtualmachineid`` and ``volumeid``.
 
     Raises:

@@ -12,7 +12,7 @@ from bulkdeploy.commands.catalog.disk_settings import (
     disk_fields,
     disk_parameters,
 )
-from bulkdeploy.commands.catalog.offering_lists import CHANGED_PLACES, FOR_WHOM, wanted
+from bulkdeploy.commands.catalog.offering_lists import CHANGED_PLACES, FOR_WHOM, requested_offerings
 from bulkdeploy.commands.constant_fields import OF_SERVICE_OFFERINGS
 from bulkdeploy.commands.paging import paging
 from bulkdeploy.commands.parameters.lease_parameters import LEASE, LEASE_RULES
@@ -106,7 +106,7 @@ def list_service_offerings(call: Call) -> Page:
         InvalidCombination, InvalidParameter, PermissionDenied: as ``offering_lists.wanted``. PermissionDenied is
             also raised if the caller may not use the template.
     """
-    requested, template = wanted(call), call.ref("templateid")
+    requested, template = requested_offerings(call), call.ref("templateid")
     if template is not None:
         requested = replace(requested, template_bytes=template_size(call.connection, call.caller, template))
     return service_offerings.list_service_offerings(

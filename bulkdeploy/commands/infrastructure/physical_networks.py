@@ -42,14 +42,14 @@ def list_physical_networks(call: Call) -> Page:
 def create_physical_network(call: Call) -> JobTicket:
     """Create a physical network. The job's result is the physical network."""
     (network,) = network_service.create_networks(call.connection, call.caller, [call.arguments])
-    return network_service.done(call.connection, call.caller, network, created=True)
+    return network_service.finished_network_job(call.connection, call.caller, network, created=True)
 
 
 def update_physical_network(call: Call) -> JobTicket:
     """Change a physical network. The job's result is the physical network."""
     network = call.arguments["id"]
     network_service.update_networks(call.connection, call.caller, [(network, call.arguments)])
-    return network_service.done(call.connection, call.caller, network, created=False)
+    return network_service.finished_network_job(call.connection, call.caller, network, created=False)
 
 
 def delete_physical_network(call: Call) -> JobTicket:

@@ -50,7 +50,7 @@ def list_affinity_group_types(call: Call) -> Page:
 def create_affinity_group(call: Call) -> JobTicket:
     """Create an affinity group; the job's result is the group."""
     (group,) = service.create_affinity_groups(call.connection, call.caller, [call.arguments])
-    return service.done(call.connection, call.caller, group)
+    return service.finished_group_job(call.connection, call.caller, group)
 
 
 def delete_affinity_group(call: Call) -> JobTicket:

@@ -134,13 +134,13 @@ def list_custom_actions(call: Call) -> Page:
 
 def add_custom_action(call: Call) -> Mapping[str, Any]:
     """Add a custom action, and return the action."""
-    made = service.add_custom_action(call.connection, call.system, call.caller, _given(call))
+    made = service.add_custom_action(call.connection, call.system, call.caller, _arguments_of(call))
     return _shown(call, made)
 
 
 def update_custom_action(call: Call) -> Mapping[str, Any]:
     """Change a custom action, and return the action."""
-    service.update_custom_action(call.connection, call.caller, call.arguments["id"], _given(call))
+    service.update_custom_action(call.connection, call.caller, call.arguments["id"], _arguments_of(call))
     return _shown(call, call.arguments["id"])
 
 
@@ -161,7 +161,7 @@ def run_custom_action(call: Call) -> JobTicket:
     )
 
 
-def _given(call: Call) -> Mapping[str, Any]:
+def _arguments_of(call: Call) -> Mapping[str, Any]:
     given = dict(call.arguments)
     if "details" in given:
         given["details"] = _joined(given["details"])

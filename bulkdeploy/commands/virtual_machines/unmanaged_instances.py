@@ -28,7 +28,7 @@ from bulkdeploy.drivers.errors import DriverError
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import named_owner_of
 from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption, adopt
-from bulkdeploy.services.virtual_machines.unmanaged.letting_go import let_go
+from bulkdeploy.services.virtual_machines.unmanaged.letting_go import unmanage_vm
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import UnmanagedGuest, find_unmanaged
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.rows.listing import Page
@@ -91,7 +91,7 @@ def list_unmanaged_instances(call: Call) -> Page:
     return Page([_row(one) for one in found[page.offset : end]], len(found))
 
 
-def look(call: Call) -> list[UnmanagedGuest]:
+def find_guest(call: Call) -> list[UnmanagedGuest]:
     """Return the named guest, once for each host on which it exists.
 
     Raises:
@@ -131,7 +131,7 @@ def import_unmanaged_instance(call: Call, found: list[UnmanagedGuest]) -> JobTic
 
 def unmanage_virtual_machine(call: Call) -> JobTicket:
     """Delete the rows of a VM while its guest keeps running unmanaged."""
-    return let_go(call.connection, call.caller, call.system.drivers, call.arguments["id"])
+    return unmanage_vm(call.connection, call.caller, call.system.drivers, call.arguments["id"])
 
 
 def _of_cluster(call: Call) -> list[UnmanagedGuest]:
@@ -196,7 +196,7 @@ COMMANDS: tuple[Command, ...] = (
         name="importUnmanagedInstance",
         description="Imports a guest that runs on a host of the cluster as a virtual machine, unchanged",
         handler=import_unmanaged_instance,
-        prepare=look,
+        prepare=find_guest,
         shape=Shape.JOB,
         response=VIRTUAL_MACHINE,
         roles=ROOT_ADMIN_ONLY,

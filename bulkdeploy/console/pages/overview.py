@@ -114,7 +114,7 @@ def _found(
 ) -> Iterator[tuple[Noun, int, list[tuple[str, str, dict[str, Any]]]]]:
     """Yield each kind of object with matches, the number of matches, and the first matches."""
     for noun in kinds:
-        wanted = _wanted(noun, text)
+        wanted = _search_filter(noun, text)
         if noun.lists not in visit.may or wanted is None:
             continue
         try:
@@ -135,7 +135,7 @@ def _few_details(noun: Noun, visit: Visit) -> dict[str, object]:
     return {"details": FEW_DETAILS} if details is not None and FEW_DETAILS in details.choices else {}
 
 
-def _wanted(noun: Noun, text: str) -> dict[str, object] | None:
+def _search_filter(noun: Noun, text: str) -> dict[str, object] | None:
     """Return the filter that finds objects of a noun by a text.
 
     Returns None if the text is no id and the objects of the noun have no other searchable field.

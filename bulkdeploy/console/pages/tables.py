@@ -30,10 +30,12 @@ def show(table: Table, visit: Visit, *, creates: Sequence[str] = ()) -> Response
     """Return one page of a table, with links to the forms of the commands that create such objects."""
     given = visit.given
     size, number = _size(given), page_number(given)
-    answered, count = visit.calls.page(table.command, {**_wanted(table, visit), "page": number, "pagesize": size})
+    answered, count = visit.calls.page(
+        table.command, {**_list_parameters(table, visit), "page": number, "pagesize": size}
+    )
     rows = list(map(table.read, answered))
     columns = _columns(table, rows, visit)
-    looks = {column.name: Markup(_look(column, rows, visit)) for column in columns}  # noqa: S704 - a class
+    looks = {column.name: Markup(_css_classes(column, rows, visit)) for column in columns}  # noqa: S704 - a class
     return visit.page(
         "table.html",
         table=table,
@@ -69,7 +71,7 @@ def as_csv(table: Table, visit: Visit) -> Response:
 
 
 def _every_row(table: Table, visit: Visit) -> Iterator[Row]:
-    rows = visit.calls.every_row(table.command, _wanted(table, visit), page_size=LARGEST_PAGE)
+    rows = visit.calls.every_row(table.command, _list_parameters(table, visit), page_size=LARGEST_PAGE)
     return map(table.read, rows)
 
 
@@ -79,7 +81,7 @@ def _cell(value: object) -> str:
     return f"'{text}" if text.startswith(FORMULA) else text
 
 
-def _wanted(table: Table, visit: Visit) -> dict[str, Any]:
+def _list_parameters(table: Table, visit: Visit) -> dict[str, Any]:
     """Return the parameters that filter and sort the list. Sorting by an unsortable column is ignored."""
     given = visit.given
     sort = given.get("sort", "")
@@ -106,17 +108,19 @@ def _columns(table: Table, rows: Sequence[Row], visit: Visit) -> Sequence[Column
     return [one for one in usual if one in filled or one.kind == "progress"] if filled else usual
 
 
-def _lines(columns: Sequence[Column], looks: Mapping[str, str], rows: Sequence[Row]) -> list[tuple[Row, list[Any]]]:
+def _lines(
+    columns: Sequence[Column], css_classes: Mapping[str, str], rows: Sequence[Row]
+) -> list[tuple[Row, list[Any]]]:
     """Return each row with its cells: pairs of the properties of a column and a value.
 
     The template of 500 rows needs half of the CPU time if it does not look up the properties for each cell.
     """
-    properties = [(one.kind, one.name, looks[one.name], one.to, one.by) for one in columns]
+    properties = [(one.kind, one.name, css_classes[one.name], one.to, one.by) for one in columns]
     names = [one.name for one in columns]
     return [(row, list(zip(properties, map(row.get, names), strict=True))) for row in rows]
 
 
-def _look(column: Column, rows: Sequence[Row], visit: Visit) -> str:
+def _css_classes(column: Column, rows: Sequence[Row], visit: Visit) -> str:
     """Return the CSS classes of a column's cells, which set the width in letters and the alignment.
 
     The width is set because the browser lays out each row separately.

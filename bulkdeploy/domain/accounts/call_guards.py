@@ -37,9 +37,10 @@ class CallGuards:
 
     @classmethod
     def of(cls, values: Mapping[str, str]) -> "CallGuards":
-        """Create the restrictions from setting values by scope and name.
+        """Return the restrictions that setting values define.
 
-        A key is such as ``Account api.allowed.source.cidr.list``. Missing settings have their default.
+        A key of ``values`` is the scope and the name of a setting, such as ``Account
+        api.allowed.source.cidr.list``. Missing settings have their default.
         """
 
         def value(name: str) -> str:

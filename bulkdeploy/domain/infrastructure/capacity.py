@@ -23,8 +23,8 @@ class CapacityLevel(IntEnum):
     CLUSTER = 2
 
 
-def percentage(part: float, whole: float) -> str:
+def percentage(part: float, total: float) -> str:
     """Return a share in percent with at most two decimals, as CloudStack writes ``percentused``: ``12.5``."""
-    if whole <= 0:
+    if total <= 0:
         return "0"
-    return f"{100 * part / whole:.2f}".rstrip("0").rstrip(".")
+    return f"{100 * part / total:.2f}".rstrip("0").rstrip(".")

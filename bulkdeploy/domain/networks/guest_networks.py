@@ -71,10 +71,10 @@ def subnet_of(guest_type: GuestType, requested: RequestedSubnet, default_cidr: s
         )
         if not given:
             network = IPv4Network(default_cidr, strict=False)
-            return _whole(network, network.network_address + 1)
+            return _subnet_of(network, network.network_address + 1)
         _need(given, ("gateway", "netmask"), "an Isolated network is given both or none of them")
         network, gateway = _network(given)
-        return _whole(network, gateway)
+        return _subnet_of(network, gateway)
     _need(given, ("gateway", "netmask", "startip"), "a Shared network needs its range of addresses")
     network, gateway = _network(given)
     start = _inside(network, "startip", given["startip"])
@@ -122,7 +122,7 @@ def free_vlan(ranges: Iterable[tuple[int, int]], is_taken: Callable[[int], bool]
     return next((str(vlan) for vlan in vlans if not is_taken(vlan)), None)
 
 
-def _whole(network: IPv4Network, gateway: IPv4Address) -> Subnet:
+def _subnet_of(network: IPv4Network, gateway: IPv4Address) -> Subnet:
     first, last = network.network_address + 1, network.broadcast_address - 1
     return Subnet(str(network), str(gateway), str(network.netmask), str(first), str(last))
 

@@ -129,7 +129,7 @@ def _value(parameter: Mapping[str, Any], written: str) -> Any:
     return value
 
 
-def _whole(written: str) -> int | None:
+def _whole_number(written: str) -> int | None:
     number = int(written) if WHOLE.fullmatch(written) else MOST_WHOLE
     return number if -MOST_WHOLE <= number < MOST_WHOLE else None
 
@@ -165,7 +165,7 @@ _READERS: Mapping[tuple[ValueType, ValueFormat], tuple[Callable[[str], Any], str
     ),
     (ValueType.STRING, ValueFormat.PASSWORD): (str, "a password that is not empty"),
     (ValueType.STRING, ValueFormat.URL): (_url, f"a URL whose scheme is one of {', '.join(sorted(SCHEMES))}"),
-    (ValueType.NUMBER, ValueFormat.NONE): (_whole, "a whole number of at most 32 bits"),
+    (ValueType.NUMBER, ValueFormat.NONE): (_whole_number, "a whole number of at most 32 bits"),
     (ValueType.NUMBER, ValueFormat.DECIMAL): (
         lambda written: float(written) if DECIMAL.fullmatch(written) else None,
         "a decimal number",

@@ -39,7 +39,7 @@ class CloudStackCall(FencedCall):
     ) -> None:
         super().__init__(records.fences, host, guest_uuid, fence, timeout_s)
         self.calls, self.records = calls, records
-        self.noted: Counterpart | None = self.records.counterparts.find(guest_uuid)
+        self.noted: Counterpart | None = self.records.counterparts.read(guest_uuid)
 
     @property
     def vm_id(self) -> str:
@@ -204,8 +204,8 @@ class CloudStackCall(FencedCall):
         if row is None and not self.was_sent:
             return
         self._expunge()
-        self.records.counterparts.spend(self.guest, 1 if self.noted is None else self.noted.attempt)
-        self.noted = self.records.counterparts.find(self.guest)
+        self.records.counterparts.begin_next_attempt(self.guest, 1 if self.noted is None else self.noted.attempt)
+        self.noted = self.records.counterparts.read(self.guest)
 
     def _expunge(self) -> None:
         """Expunge the VM. An error of CloudStack is ignored if the VM does not exist any more."""
@@ -245,7 +245,7 @@ class CloudStackCall(FencedCall):
         return next((row for row in rows if row.get("state") not in ("Destroy", "Expunged")), None)
 
     def _id(self, volume_uuid: UUID) -> str:
-        noted = self.records.counterparts.find(volume_uuid)
+        noted = self.records.counterparts.read(volume_uuid)
         return id_of(volume_uuid, 1 if noted is None else noted.attempt)
 
     def resize(self, step: str, row: Row, size_bytes: int) -> None:
@@ -278,8 +278,8 @@ class CloudStackCall(FencedCall):
                 raise failure("delete", self.host_name, error) from error
         except NotAnswered as error:
             raise failure("delete", self.host_name, error) from error
-        noted = self.records.counterparts.find(volume_uuid)
-        self.records.counterparts.spend(volume_uuid, 1 if noted is None else noted.attempt)
+        noted = self.records.counterparts.read(volume_uuid)
+        self.records.counterparts.begin_next_attempt(volume_uuid, 1 if noted is None else noted.attempt)
 
     def give_volumes(self, step: str, vm: Row, guest: GuestSpec, order: GuestOrder) -> None:
         """Attach the guest's data volumes to the VM and detach all others.
@@ -316,7 +316,7 @@ class CloudStackCall(FencedCall):
         offering = order.disk_offerings.get(volume.uuid)
         if offering is None:
             raise self.error(step, f"volume {volume.uuid} has no disk offering")
-        self.records.counterparts.note(volume.uuid)
+        self.records.counterparts.record(volume.uuid)
         # VolumeApiServiceImpl.allocVolume rejects a size unless the offering is customized.
         size = {"size": str(-(-volume.size_bytes // GIB))} if volume.uuid in order.custom_disks else {}
         made = self.request(

@@ -175,7 +175,7 @@ class CloudStackDriver(
         where = call.fenced_here("look")
         row = call.at_rest("look")
         if row is None or row["state"] in (*GONE, STOPPED, ERROR):
-            call.let_go(where)
+            call.record_absence(where)
             return None
         call.check_place("look", row)
         return PowerState.RUNNING

@@ -87,7 +87,7 @@ class VmStart:
         """Deploy the VM in CloudStack, and wait until it runs or, if it has data volumes, until it exists."""
         call = self._call
         call.check_fence("boot")
-        call.noted = call.records.counterparts.note(call.guest, self._guest.volumes[0].uuid)
+        call.noted = call.records.counterparts.record(call.guest, self._guest.volumes[0].uuid)
         has_data = len(self._guest.volumes) > 1
         while True:
             try:
@@ -129,7 +129,7 @@ class VmStart:
         call, guest = self._call, self._guest
         call.check_fence("boot")
         row = call.look("boot", "nics", "servoff") or row
-        call.noted = call.records.counterparts.note(call.guest, guest.volumes[0].uuid)
+        call.noted = call.records.counterparts.record(call.guest, guest.volumes[0].uuid)
         call.scale("boot", row, guest, self._order)
         call.give_volumes("volume", row, guest, self._order)
         call.give_nics("network", row, guest.nics)

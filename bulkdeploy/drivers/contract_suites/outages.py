@@ -14,7 +14,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 class DeclaredOffContract:
     """The contract for hosts that were declared off: their old guests end before new guests start.
 
-    Subclasses define the fixtures ``rig``, whose ``release`` is set, and ``caller``.
+    Subclasses define the fixture ``rig``, in which ``release`` must be set, and the fixture ``caller``.
     """
 
     def test_hosts_answer_for_themselves(self, rig: Rig) -> None:

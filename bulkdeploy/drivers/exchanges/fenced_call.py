@@ -80,7 +80,7 @@ class FencedCall:
             raise self.error(step, f"guest {self.guest} belongs to this host")
         return where
 
-    def let_go(self, where: FencedGuest) -> None:
+    def record_absence(self, where: FencedGuest) -> None:
         """Record that a guest which does not exist any more is on no host and has no volumes.
 
         ``where`` is the guest's record. Nothing is written if the record contains no host.
@@ -120,7 +120,7 @@ class FencedCall:
             StaleFence: a call with a higher fence was made already.
         """
         with self._overtaking(step):
-            self.fences.keep(self.guest, details, self.fence)
+            self.fences.store_details(self.guest, details, self.fence)
 
     def check_fence(self, step: str) -> None:
         """Raise StaleFence if a call with a higher fence was made already."""

@@ -139,7 +139,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         Without ``statuses``, the guests that belong to no host are queried one by one.
         """
         states = self._extension.states(host, timeout_s)
-        for guest_uuid, fenced in self._records.fences.kept().items():
+        for guest_uuid, fenced in self._records.fences.guests_with_details().items():
             known = KeptGuest.of(fenced)
             if known is None or known.made is Made.NO or guest_uuid in kept:
                 continue
@@ -157,7 +157,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         with self._call("look", host, guest_uuid, fence, timeout_s) as call:
             fenced = call.fenced_here("look")
             if not fenced.host_uuids or call.kept is None or call.kept.made is Made.NO:
-                call.let_go(fenced)
+                call.record_absence(fenced)
                 return None
             return PowerState.RUNNING if call.look() == ON else PowerState.STOPPED
 
@@ -292,14 +292,14 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
         return KeptGuest(vm_of(guest), dict(external), (guest.cpu_number, guest.cpu_mhz, guest.memory_mib), volumes)
 
     def _kept(self) -> Iterator[tuple[UUID, KeptGuest]]:
-        for guest_uuid, fenced in self._records.fences.kept().items():
+        for guest_uuid, fenced in self._records.fences.guests_with_details().items():
             if (kept := KeptGuest.of(fenced)) is not None:
                 yield guest_uuid, kept
 
     def _kept_by_host(self) -> Mapping[UUID | None, Sequence[tuple[UUID, KeptGuest]]]:
         """Return the stored states of all guests that may exist, by the uuid of the guest's possible host."""
         found: defaultdict[UUID | None, list[tuple[UUID, KeptGuest]]] = defaultdict(list)
-        for guest_uuid, fenced in self._records.fences.kept().items():
+        for guest_uuid, fenced in self._records.fences.guests_with_details().items():
             kept = KeptGuest.of(fenced)
             if kept is not None and kept.made is not Made.NO:
                 found[fenced.host_uuid].append((guest_uuid, kept))

@@ -196,7 +196,7 @@ class ExtensionCall(FencedCall):
         """
         if self.fences.is_highest(self.guest, self.fence):
             return
-        fenced = self.fences.kept().get(self.guest)
+        fenced = self.fences.guests_with_details().get(self.guest)
         if fenced is None:
             self._run("delete")
         elif not fenced.host_uuids:
@@ -294,7 +294,7 @@ class ExtensionCall(FencedCall):
         Raises:
             DriverError: the guest does not run there, or its screen cannot be reached.
         """
-        where = self.fences.kept().get(self.guest, FencedGuest())
+        where = self.fences.guests_with_details().get(self.guest, FencedGuest())
         self.kept = KeptGuest.of(where)
         here = self.host is not None and self.host.uuid in where.host_uuids
         if self.kept is None or not here or self.find() != ON:

@@ -268,7 +268,7 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
         where = call.fenced_here("look")
         found = call.look_at_state("look")
         if found is None or not (found.runs or found.wanted):
-            call.let_go(where)
+            call.record_absence(where)
             return None
         if found.node != node_of(host):
             raise DriverError("look", host.name, f"guest {guest_uuid} is on node {found.node}", transient=False)

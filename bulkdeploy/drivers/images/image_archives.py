@@ -155,7 +155,7 @@ class _Unpacked:
 
 
 class _Check:
-    """The check of one archive, which reads the archive once."""
+    """Checks that an archive can be unpacked safely, while it reads the archive once."""
 
     def __init__(self, unpacked: _Unpacked, most_bytes: int, *, may_have_templates: bool) -> None:
         self._unpacked, self._most_bytes, self._may_have_templates = unpacked, most_bytes, may_have_templates

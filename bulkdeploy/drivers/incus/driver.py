@@ -308,7 +308,7 @@ class IncusDriver(
                 call.change("look", found, gated(found, fence))
                 found = call.look("look")
             if found is None or not found.runs:
-                call.let_go(where)
+                call.record_absence(where)
                 return None
             call.check_member("look", found)
             return PowerState.RUNNING

@@ -122,7 +122,7 @@ class SimulatedCall:
         return None if reason is None else str(reason)
 
     def fail(self, error: DriverError) -> NoReturn:
-        """Raise the error of a whole batch with the host of this call.
+        """Raise an error that a whole batch of calls got, as an error of this call's host.
 
         Raises:
             DriverError: always.

@@ -37,10 +37,12 @@ def list_command(ctx: click.Context, host: str | None, as_json: bool) -> None:
     Exit code 0: all units are healthy, 3: some are not, or a host does not respond, 1: the command failed.
     """
     from bulkdeploy.commands.infrastructure.storage.storage_units import as_row
-    from bulkdeploy.services.infrastructure.storage.storage_units import look
+    from bulkdeploy.services.infrastructure.storage.storage_units import storage_units_of
 
     with installation(ctx, PROGRAM) as installed:
-        seen = look(installed.reading, installed.drivers, installed.hosts(host), timeout_s=installed.timeout_s)
+        seen = storage_units_of(
+            installed.reading, installed.drivers, installed.hosts(host), timeout_s=installed.timeout_s
+        )
     if as_json:
         click.echo(json.dumps({"units": [as_row(one) for one in seen]}))
     else:
@@ -111,7 +113,9 @@ def _line(seen: "SeenUnit") -> str:
 
 
 def _unit(installed: Installation, host: str, unit_type: str, name: str) -> "SeenUnit":
-    from bulkdeploy.services.infrastructure.storage.storage_units import find
+    from bulkdeploy.services.infrastructure.storage.storage_units import find_storage_unit
 
     (row,) = installed.hosts(host)
-    return find(installed.reading, installed.drivers, row, unit_type, name, timeout_s=installed.timeout_s)
+    return find_storage_unit(
+        installed.reading, installed.drivers, row, unit_type, name, timeout_s=installed.timeout_s
+    )

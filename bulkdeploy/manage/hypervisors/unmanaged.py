@@ -53,8 +53,8 @@ def unmanaged() -> None:
 def list_command(ctx: click.Context, as_json: bool) -> None:
     """List guests and volumes without rows. New VMs do not get the addresses of these guests."""
     with installation(ctx, PROGRAM) as installed:
-        found = find(installed)
-        note(installed, found)
+        found = unmanaged_of(installed)
+        record_addresses(installed, found)
     if as_json:
         click.echo(json.dumps(as_rows(found), default=str))
     else:
@@ -92,7 +92,7 @@ def adopt(
     """
     with installation(ctx, PROGRAM) as installed:
         wanted = _adoption(installed, account, domain, offering, template)
-        found = _chosen(find(installed), ids, everything=everything)
+        found = _chosen(unmanaged_of(installed), ids, everything=everything)
         sys.exit(adopt_all(installed, found, wanted, dry_run=dry_run, batch=batch))
 
 
@@ -108,14 +108,14 @@ def remove(
 ) -> None:
     """Remove guests with their volumes, and volumes, from their hypervisors. Their data is lost."""
     with installation(ctx, PROGRAM) as installed:
-        found = _chosen(find(installed), ids, everything=everything)
+        found = _chosen(unmanaged_of(installed), ids, everything=everything)
         if not dry_run and not yes and (found.guests or found.volumes):
             what = f"{len(found.guests)} guests and {len(found.volumes)} volumes, with all that is on them"
             click.confirm(f"Remove {what}?", abort=True)
         sys.exit(remove_all(installed, found, dry_run=dry_run, batch=batch))
 
 
-def find(installed: Installation) -> "Unmanaged":
+def unmanaged_of(installed: Installation) -> "Unmanaged":
     """Return the guests and volumes that have no row.
 
     Raises:
@@ -127,7 +127,7 @@ def find(installed: Installation) -> "Unmanaged":
     return find_unmanaged(partial(read_only, installed.engine), installed.drivers)
 
 
-def note(installed: Installation, found: "Unmanaged") -> None:
+def record_addresses(installed: Installation, found: "Unmanaged") -> None:
     """Record the addresses of the guests that were found in the database, so that new VMs do not get them."""
     from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import note_unmanaged
     from bulkdeploy.store.database.engine import run_transaction
@@ -199,7 +199,7 @@ def lines_of(found: "Unmanaged") -> Iterator[str]:
         yield (
             f"guest {one.name} ({one.guest.uuid}): {one.guest.power.value} on host {host}, {sizes},"
             f" {len(one.volumes)} volumes{', ' if addresses else ''}{', '.join(addresses)}"
-            f"{', let go by unmanageVirtualMachine' if one.let_go else ''}"
+            f"{', released by unmanageVirtualMachine' if one.is_released else ''}"
         )
     for uuid, pool_uuid, size in found.volumes:
         yield f"volume {uuid}: {size} bytes in pool {pool_uuid}, of no guest"
@@ -220,7 +220,7 @@ def as_rows(found: "Unmanaged") -> Mapping[str, Sequence[Mapping[str, object]]]:
             "memory": one.guest.memory_mib,
             "volumes": [{"id": uuid, "storageid": pool, "size": size} for uuid, pool, size in one.volumes],
             "ipaddresses": [nic.ip_address for nic in one.details.nics if nic.ip_address] if one.details else [],
-            "letgo": one.let_go,
+            "letgo": one.is_released,
         }
         for one in found.guests
     ]
@@ -247,7 +247,7 @@ def _chosen(found: "Unmanaged", ids: Sequence[UUID], *, everything: bool) -> "Un
     if everything == bool(ids):
         raise click.UsageError("either IDs of guests and volumes or --all must be given")
     if everything:
-        return replace(found, guests=[one for one in found.guests if not one.let_go])
+        return replace(found, guests=[one for one in found.guests if not one.is_released])
     there = {one.guest.uuid for one in found.guests} | {volume[0] for volume in found.volumes}
     if unknown := [str(uuid) for uuid in ids if uuid not in there]:
         raise click.UsageError(

@@ -21,7 +21,7 @@ from gunicorn.glogging import Logger
 from bulkdeploy.api.asgi import Applications
 from bulkdeploy.embedded.processes import end_with_parent
 from bulkdeploy.manage.configuration import require, settings_of
-from bulkdeploy.wiring.holding import hold, until_let_go
+from bulkdeploy.wiring.holding import hold_option, wait_for_end_of_input
 from bulkdeploy.wiring.settings import Settings
 
 WORKER_CLASS = "bulkdeploy.manage.programs.api_worker.ApiWorker"
@@ -88,7 +88,7 @@ class ApiServer(BaseApplication):  # type: ignore[misc] # gunicorn ships no type
         from bulkdeploy.console.app import with_console
         from bulkdeploy.wiring.system import build_system
 
-        until_let_go(held=self._held)
+        wait_for_end_of_input(held=self._held)
         system = build_system(self.settings)
         proxies = TrustedProxies(system)
         calls = with_console(create_app(system, proxies=proxies))
@@ -180,7 +180,7 @@ def _end(number: int, frame: FrameType | None) -> None:
 
 @click.command()
 @click.option("--listen", help="Address and port, instead of the setting.")
-@hold
+@hold_option
 @click.pass_context
 def api(ctx: click.Context, listen: str | None, held: bool) -> None:
     """Serve the HTTP API. Run as many as you like behind any proxy."""

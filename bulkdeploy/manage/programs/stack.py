@@ -101,7 +101,7 @@ class Stack:
         if not self.supervisor.stop_requested:
             prepare(self.settings)
         if not self.supervisor.stop_requested:
-            self._let_go()
+            self._start_waiting_programs()
 
     def wait_until_ready(self, is_ours: Callable[[], bool] = lambda: True) -> None:
         """Supervise the children until the service is ready or a stop is requested.
@@ -131,7 +131,7 @@ class Stack:
     def stop(self) -> None:
         """Stop all child processes."""
         self.supervisor.stop()
-        self._let_go()
+        self._start_waiting_programs()
 
     def _own_servers(self) -> dict[str, PostgresServer | ValkeyServer]:
         """Return the embedded servers that are needed because the settings name none.
@@ -192,7 +192,7 @@ class Stack:
             self._start_program(f"worker-{number}", WORKER, _monitored(self.settings, number))
         self._start_program("sweeper", SWEEPER, _monitored(self.settings, workers + 1))
 
-    def _let_go(self) -> None:
+    def _start_waiting_programs(self) -> None:
         """Close the shared standard input, so that waiting programs start to work.
 
         Programs restarted later do not wait.

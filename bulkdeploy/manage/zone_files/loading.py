@@ -332,9 +332,9 @@ class Loader:
             changes = [(entry.ref, values) for entry, values, _ in batch if entry.ref is not None]
             noun.update_many(self._connection, self._caller, changes)
 
-    def _count(self, counts: dict[str, int], noun: Noun, done: Sequence[BoundEntry]) -> None:
-        if done:
-            counts[noun.section] = counts.get(noun.section, 0) + len(done)
+    def _count(self, counts: dict[str, int], noun: Noun, counted: Sequence[BoundEntry]) -> None:
+        if counted:
+            counts[noun.section] = counts.get(noun.section, 0) + len(counted)
 
     def _refuse(self, entry: Entry, parameter: str | None, rule: str) -> None:
         entry.failed = True

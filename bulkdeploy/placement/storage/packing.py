@@ -29,11 +29,11 @@ class Packing:
     count: Ints
     column: Ints
 
-    def held(self) -> Ints:
+    def vms_per_row(self) -> Ints:
         """Return the number of VMs per row."""
         return self._per_row(self.count)
 
-    def kept(self) -> Ints:
+    def vms_in_own_pools(self) -> Ints:
         """Return the number of VMs per row and disk that have this disk in the row's own pools.
 
         Pools only get fuller, so these are always the row's first VMs.
@@ -65,11 +65,11 @@ class OneDiskPacking:
     most: Ints
     spills: bool
 
-    def held(self) -> Ints:
+    def vms_per_row(self) -> Ints:
         """Return the number of VMs per row."""
         return self.most if self.spills else self._in_own_pools()
 
-    def kept(self) -> Ints:
+    def vms_in_own_pools(self) -> Ints:
         """Return the number of VMs per row that have their disk in the row's own pools."""
         return self._in_own_pools()[:, np.newaxis]
 

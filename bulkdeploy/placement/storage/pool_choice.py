@@ -15,10 +15,10 @@ from bulkdeploy.placement.model import Disk, Ints, ZoneSnapshot
 from bulkdeploy.placement.storage.pools import (
     PoolTable,
     Volumes,
-    beside,
     cluster_pools,
     local_pools,
     rows_of,
+    with_zone_pools,
     zone_pools,
 )
 from bulkdeploy.placement.storage.shared_storage import SharedStorage
@@ -33,7 +33,7 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
     whole = _whole_vms(own, storage.volumes.sizes, disks)
     even = whole.sum(axis=1) >= vms if _in_the_same_pools(storage.own, disks) else np.zeros(len(vms), dtype=bool)
     if grants:  # what spills has its grants by first fit
-        even &= vms <= storage.packing.kept()[used].min(axis=1)
+        even &= vms <= storage.packing.vms_in_own_pools()[used].min(axis=1)
     row = np.arange(len(vms), dtype=np.int64).repeat(vms)
     if even.all():
         return own.pool[row, _evenly(whole, vms)][:, np.newaxis].repeat(len(disks), axis=1)
@@ -65,7 +65,7 @@ def emptiest_pool(snapshot: ZoneSnapshot, disk: Disk, host_id: int, hypervisor: 
     else:
         _, number = snapshot.clusters_in_order
         own = rows_of(cluster_pools(snapshot, volumes), number[snapshot.hosts.cluster[[host]]])
-        table = beside(own, zone_pools(snapshot, hypervisor, volumes))
+        table = with_zone_pools(own, zone_pools(snapshot, hypervisor, volumes))
     taking = (table.fits[0, 0] & (table.free[0] >= disk.size_bytes)).nonzero()[0]
     ids = snapshot.pools.id[table.pool[0, taking]]
     in_order = np.lexsort((ids, -table.free[0, taking]))

@@ -130,7 +130,7 @@ def rows_of(table: PoolTable, rows: Ints) -> PoolTable:
     return PoolTable(table.pool[rows], table.free[rows], table.fits[:, rows])
 
 
-def beside(table: PoolTable, zone: PoolTable) -> PoolTable:
+def with_zone_pools(table: PoolTable, zone: PoolTable) -> PoolTable:
     """Return a table with the pools of each row, followed by the zone's pools.
 
     Each row gets the zone's pools as if no other row used them.

@@ -6,7 +6,7 @@ import numpy as np
 
 from bulkdeploy.placement.model import Ints, PlacementRequest, ZoneSnapshot
 from bulkdeploy.placement.storage.packing import OneDiskPacking, Packing, pack
-from bulkdeploy.placement.storage.pools import PoolTable, Volumes, beside, cluster_pools, zone_pools
+from bulkdeploy.placement.storage.pools import PoolTable, Volumes, cluster_pools, with_zone_pools, zone_pools
 from bulkdeploy.placement.storage.zone_storage import ZoneStorage
 
 
@@ -29,7 +29,7 @@ class SharedStorage:
         """Return the storage that the given clusters share, or None if no zone-wide pool serves any disk."""
         if not self.zone.width:
             return None
-        return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.kept()[clusters], capacity)
+        return ZoneStorage.of(self.zone, self.volumes.sizes, self.packing.vms_in_own_pools()[clusters], capacity)
 
 
 def shared_storage(
@@ -40,8 +40,8 @@ def shared_storage(
     zone = zone_pools(snapshot, request.hypervisor, volumes)
     nothing_spills = np.zeros(len(volumes.sizes), dtype=bool)
     packing = pack(own, volumes.sizes, most, zone.serves if zone.width else nothing_spills)
-    capacity = packing.held()
+    capacity = packing.vms_per_row()
     if not zone.width:
         return SharedStorage(volumes, own, packing, zone, capacity, capacity)
-    alone = pack(beside(own, zone), volumes.sizes, most, nothing_spills).held()
+    alone = pack(with_zone_pools(own, zone), volumes.sizes, most, nothing_spills).vms_per_row()
     return SharedStorage(volumes, own, packing, zone, np.where(alone > 0, capacity, 0), alone)

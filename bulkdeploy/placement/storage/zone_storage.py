@@ -100,7 +100,7 @@ class ZoneStorage:
         disks = list(spill.disks)
         table = PoolTable(self.table.pool, self.table.free, self.table.fits[disks])
         sizes = [self.sizes[disk] for disk in disks]
-        shared = pack(table, sizes, np.array([ENDLESS]), np.zeros(len(disks), dtype=bool)).held()
+        shared = pack(table, sizes, np.array([ENDLESS]), np.zeros(len(disks), dtype=bool)).vms_per_row()
         return int(own.sum() + min(int(shared[0]), int((capacity - own).sum())))
 
 

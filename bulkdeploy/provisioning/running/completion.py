@@ -85,7 +85,7 @@ class StaleLeases(Exception):
         self.leases = frozenset(leases)
         super().__init__(f"leases lost: {sorted(self.leases)}")
 
-    def rest(self, finished: Sequence[Finished]) -> list[Finished]:
+    def still_leased(self, finished: Sequence[Finished]) -> list[Finished]:
         """Return the entries whose leases are still valid.
 
         The result is always shorter than ``finished``, so that a loop over it ends.
@@ -153,25 +153,25 @@ def _by_instance_type(finished: Sequence[Finished]) -> Mapping[str, list[Finishe
     return by_type
 
 
-def _wake(connection: Connection, over: Sequence[Finished]) -> list[Unsent]:
+def _wake(connection: Connection, ended_jobs: Sequence[Finished]) -> list[Unsent]:
     """Wake the jobs that waited for these jobs to end, and return their messages.
 
     Such jobs work on the same instances, created these jobs, belong to the same bulk operation, or wait for a free
     driver call on the same host.
     """
     woken = []
-    for instance_type, entries in _by_instance_type(over).items():
+    for instance_type, entries in _by_instance_type(ended_jobs).items():
         woken += wake_blocked(connection, instance_type, [entry.job.instance_id for entry in entries], INTERACTIVE)
-    parents = {entry.job.parent_id for entry in over if entry.job.parent_id is not None}
+    parents = {entry.job.parent_id for entry in ended_jobs if entry.job.parent_id is not None}
     if parents:
         woken += wake_waiting(connection, parents, INTERACTIVE)
     unsent = [Unsent(job_id, kind, INTERACTIVE) for job_id, kind in woken]
-    operations = Counter(entry.job.operation_id for entry in over if entry.job.operation_id is not None)
+    operations = Counter(entry.job.operation_id for entry in ended_jobs if entry.job.operation_id is not None)
     if operations:
-        failed = {entry.job.operation_id for entry in over if isinstance(entry.outcome, Failed)}
+        failed = {entry.job.operation_id for entry in ended_jobs if isinstance(entry.outcome, Failed)}
         unsent += cancel_if_too_many_failed(connection, operations.keys() & failed, PACED)
         unsent += release_next(connection, operations, PACED)
-    return unsent + wake_throttled(connection, [entry.job.id for entry in over], JOB_QUEUES)
+    return unsent + wake_throttled(connection, [entry.job.id for entry in ended_jobs], JOB_QUEUES)
 
 
 def _leave_hosts(connection: Connection, finished: Sequence[Finished]) -> None:

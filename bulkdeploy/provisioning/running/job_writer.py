@@ -142,7 +142,7 @@ class JobWriter:
                     acquired, messages = self._insist(partial(run_transaction, self._engine, work, _point(current)))
                 break
             except StaleLeases as stale:
-                rest = stale.rest(current)
+                rest = stale.still_leased(current)
                 _report_lost([entry for entry in current if entry.job.lease in stale.leases], str(stale))
                 current = rest
         _count(current)

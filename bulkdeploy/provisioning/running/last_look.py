@@ -28,7 +28,7 @@ def with_seen_state(engine: Engine, calls: DriverCalls, work: Work, outcome: Out
         now = read_assignment(connection, work.job)
     if now.host is None or now.host_is_off:
         return outcome
-    seen = calls.look(now, now.host)
+    seen = calls.state_on_host(now, now.host)
     if seen is PowerState.RUNNING:
         return replace(outcome, final=RUNNING, text=f"{outcome.text}. Its guest runs on host {now.host.name}")
     if seen is None:

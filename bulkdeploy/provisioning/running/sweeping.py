@@ -168,7 +168,7 @@ class Sweeper:
                 run_transaction(self._engine, partial(complete, finished=finished), Failpoint.SWEEP_NEVER_BEGUN)
                 break
             except StaleLeases as stale:
-                finished = stale.rest(finished)
+                finished = stale.still_leased(finished)
         return len(finished)
 
     def _in_turns(self, work: Callable[[Connection], int], at: Failpoint) -> int:

@@ -213,7 +213,7 @@ class HostWatch:
         except DriverError as error:
             log.warning("hosts_not_seen", hypervisor=kind, why=str(error))
             return []
-        return [_seen(host, answer) for host, answer in zip(of_kind, answers, strict=True)]
+        return [_checked_host(host, answer) for host, answer in zip(of_kind, answers, strict=True)]
 
     def _follow_memory(self, driver: HypervisorDriver, kind: str, hosts: Sequence[Row[Any]]) -> None:
         """Write the memory of hosts for our guests, for drivers of hosts whose memory changes by itself."""
@@ -354,7 +354,7 @@ def _addresses(kind: str, hosts: Sequence[Row[Any]]) -> list[HostAddress]:
     return [address_of(host) for host in hosts if host.hypervisor == kind]
 
 
-def _seen(host: Row[Any], answer: Sequence[Guest] | DriverError) -> CheckedHost:
+def _checked_host(host: Row[Any], answer: Sequence[Guest] | DriverError) -> CheckedHost:
     if isinstance(answer, DriverError):
         if host.answers is not False:
             log.warning("host_silent", host=host.name, why=str(answer))

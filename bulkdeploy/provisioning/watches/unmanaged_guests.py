@@ -61,7 +61,7 @@ class UnmanagedGuests:
             noted = store.record_unmanaged(
                 connection, uuids, addresses_of(found), began=began, was_complete=was_complete
             )
-            return noted - store.guests_let_go(connection)
+            return noted - store.released_guests(connection)
 
         unowned = frozenset(run_transaction(self._engine, note, Failpoint.SWEEP_UNMANAGED))
         if unowned - self._known:

@@ -66,7 +66,7 @@ def admit(system: System, attempt: Attempt) -> LoginDelayed | None:
         if not wait_s:
             wait_s = login_attempts.count_attempt(connection, attempt.user, OF_A_USER)
             if wait_s and attempt.source is not None:
-                login_attempts.take_back(connection, attempt.source)
+                login_attempts.uncount_failure(connection, attempt.source)
         known = bool(wait_s) and login_attempts.is_known_login(connection, attempt.user)
     delayed = LoginDelayed(wait_s) if wait_s else None
     if delayed is not None and not known:
@@ -84,7 +84,7 @@ def succeed(connection: Connection, attempt: Attempt) -> None:
     login_attempts.forget_attempts(connection, attempt.user)
     if attempt.source is not None:
         login_attempts.remember_login(connection, attempt.user)
-        login_attempts.take_back(connection, attempt.source)
+        login_attempts.uncount_failure(connection, attempt.source)
 
 
 def count_wrong_password(connection: Connection, caller: Caller, user_id: int, username: str) -> None:

@@ -122,7 +122,7 @@ def create_project(connection: Connection, caller: Caller, requested: NewProject
     projects.set_member(connection, project_id, owner.account_id, PROJECT_ADMIN)
     ensure_default_security_groups(connection, [account_id])
     record_event(connection, caller, EventType.PROJECT_CREATE, f"created project {requested.name}")
-    return _done(connection, caller, project_id, "CreateProject", created=True)
+    return _finished_job(connection, caller, project_id, "CreateProject", created=True)
 
 
 def _manager(connection: Connection, caller: Caller, requested: NewProject) -> tuple[Owner, int]:
@@ -178,7 +178,7 @@ def update_project(
             projects.demote_others(connection, project.id, account.account_id)
         _require_managed(connection, project, member.account)
     record_event(connection, caller, EventType.PROJECT_UPDATE, f"updated project {project.name}")
-    return _done(connection, caller, project.id, "UpdateProject")
+    return _finished_job(connection, caller, project.id, "UpdateProject")
 
 
 def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: Membership) -> JobTicket:
@@ -195,7 +195,7 @@ def add_account(connection: Connection, caller: Caller, ref: EntityRef, member: 
     account = _account_in(connection, project, member.account)
     role_id = None
     if member.project_role is not None:
-        role_id = _hold_role(connection, project, member.project_role)
+        role_id = _lock_role(connection, project, member.project_role)
     if account.account_id not in projects.roles_in_project(connection, project.id):
         configuration = read_configuration(connection)
         if configuration.flag("project.invite.required"):
@@ -320,7 +320,7 @@ def require_managed(connection: Connection, caller: Caller, refs: Sequence[Entit
             )
 
 
-def _done(
+def _finished_job(
     connection: Connection, caller: Caller, project_id: int, name: str, *, created: bool = False
 ) -> JobTicket:
     row = projects.read_project(connection, project_id)
@@ -341,7 +341,7 @@ def _account_in(connection: Connection, project: Row[Any], name: str) -> Owner:
     return owner
 
 
-def _hold_role(connection: Connection, project: Row[Any], ref: EntityRef) -> int:
+def _lock_role(connection: Connection, project: Row[Any], ref: EntityRef) -> int:
     """Lock a role of a locked project, and return its id."""
     if ref.id not in lock_roles(connection, [ref.id], project_id=project.id):
         raise InvalidParameter("projectroleid", str(ref.uuid), f"it is not a role of project {project.name}")

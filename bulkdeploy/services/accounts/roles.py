@@ -18,7 +18,7 @@ from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, Resourc
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.accounts.authority import require_rights
 from bulkdeploy.services.accounts.role_rules import add_rule, change_order, change_permission
-from bulkdeploy.services.live_entities import given_refs, hold_all
+from bulkdeploy.services.live_entities import given_refs, lock_entities
 from bulkdeploy.store.accounts import roles
 from bulkdeploy.store.jobs.events import Happened, record_event, record_events
 from bulkdeploy.store.rows.filters import Arguments
@@ -35,7 +35,7 @@ def create_roles(connection: Connection, caller: Caller, apis: Apis, batch: Sequ
         InvalidParameter: a name is already used, or the copied role was deleted.
         PermissionDenied: a role would permit more than the caller's role.
     """
-    sources = hold_all(connection, given_refs(batch, "roleid"), "roleid")
+    sources = lock_entities(connection, given_refs(batch, "roleid"), "roleid")
     cloned = roles.rules_of(connection, sources)
     taken = roles.lock_role_names(connection)
     for given in batch:

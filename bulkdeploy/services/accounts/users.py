@@ -42,7 +42,7 @@ def prepare_users(connection: Connection, system: System, batch: Sequence[Argume
     Hashing is slow, so this runs before the transaction.
     """
     del connection
-    return [_kept(system.cipher, given) for given in batch]
+    return [_with_hashed_password(system.cipher, given) for given in batch]
 
 
 def create_users(connection: Connection, caller: Caller, apis: Apis, batch: Sequence[Arguments]) -> list[EntityRef]:
@@ -150,7 +150,7 @@ def prepare_update(
     """
     is_free = ref.id != caller.user_id and caller.role_type is not RoleType.USER
     if "password" not in arguments or is_free:
-        return PreparedUpdate(_kept(system.cipher, arguments))
+        return PreparedUpdate(_with_hashed_password(system.cipher, arguments))
     (owner,) = _require_administered_users(connection, caller, apis, [ref])
     current = arguments.get("currentpassword")
     if current is None:
@@ -158,7 +158,7 @@ def prepare_update(
     admit(system, Attempt(owner.domain_id, ref.name))
     stored = password_hash_of(connection, ref.id)
     proven = stored if password_matches(current, stored) else None
-    return PreparedUpdate(_kept(system.cipher, arguments), needs_current=True, proven_hash=proven)
+    return PreparedUpdate(_with_hashed_password(system.cipher, arguments), needs_current=True, proven_hash=proven)
 
 
 def wrong_password(
@@ -373,7 +373,7 @@ def _set_keys(connection: Connection, given: Iterable[tuple[EntityRef, Arguments
         users.replace_keys(connection, {ref.id: pair for ref, pair in keys.items()})
 
 
-def _kept(cipher: Cipher, given: Arguments) -> Arguments:
+def _with_hashed_password(cipher: Cipher, given: Arguments) -> Arguments:
     hidden: dict[str, Any] = {}
     if "password" in given:
         hidden["passwordhash"] = hash_password(given["password"])

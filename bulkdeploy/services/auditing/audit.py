@@ -27,7 +27,7 @@ from bulkdeploy.store.auditing.audit import (
     unsettled_vms,
 )
 from bulkdeploy.store.database.engine import read_only
-from bulkdeploy.store.virtual_machines.unmanaged_instances import guests_let_go
+from bulkdeploy.store.virtual_machines.unmanaged_instances import released_guests
 
 GUESTS_PROMISE = (
     "each Running VM has one guest, on the host and with the sizes in its row, and there are no other guests"
@@ -102,9 +102,9 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
     """
     every = list(drivers)
     with read_only(engine) as connection:
-        unsettled, let_go = unsettled_vms(connection), guests_let_go(connection)
-    guests = _look_at_guests(engine, every, frozenset(unsettled), let_go)
-    volumes = _look_at_volumes(engine, every, frozenset(unsettled), guests.volumes_let_go)
+        unsettled, released = unsettled_vms(connection), released_guests(connection)
+    guests = _look_at_guests(engine, every, frozenset(unsettled), released)
+    volumes = _look_at_volumes(engine, every, frozenset(unsettled), guests.released_volumes)
     compared = (guests.compared, guests.running, volumes.compared)
     if not guests.doubtful and not volumes.doubtful:
         return Comparison({}, {}, {}, compared, {}, {})
@@ -115,17 +115,17 @@ def compare(engine: Engine, drivers: Iterable[HypervisorDriver]) -> Comparison:
 class _Look:
     """The result of the first pass over the guests: their numbers, and the guests to check again.
 
-    ``volumes_let_go`` are the volumes of guests that run without rows on purpose (unmanageVirtualMachine).
+    ``released_volumes`` are the volumes of guests that run without rows on purpose (unmanageVirtualMachine).
     """
 
     doubtful: set[UUID]
     compared: int = 0
     running: int = 0
-    volumes_let_go: frozenset[UUID] = frozenset()
+    released_volumes: frozenset[UUID] = frozenset()
 
 
 def _look_at_guests(
-    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: set[UUID]
+    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], released: set[UUID]
 ) -> _Look:
     look, seen = _Look(set()), set[UUID]()
     unseen: dict[UUID, str] = {}  # what is missing for this reason is doubtful, and looked at again
@@ -134,8 +134,8 @@ def _look_at_guests(
             rows = {row.uuid: row for row in expected_guests(connection, [guest.uuid for guest in part])}
         for guest in part:
             row = rows.get(guest.uuid)
-            if row is None and guest.uuid in let_go:
-                look.volumes_let_go |= guest.volume_uuids
+            if row is None and guest.uuid in released:
+                look.released_volumes |= guest.volume_uuids
             elif guest.uuid not in unsettled:
                 wrong = _compare_guest(guest.uuid, row, [guest]) or (row and _compare_devices(row, guest))
                 if wrong or guest.uuid in seen:
@@ -150,7 +150,7 @@ def _look_at_guests(
 
 
 def _look_at_volumes(
-    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], let_go: frozenset[UUID]
+    engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], released: frozenset[UUID]
 ) -> _Look:
     look, seen = _Look(set()), set[UUID]()
     unseen: dict[UUID, str] = {}
@@ -159,7 +159,7 @@ def _look_at_volumes(
             rows = {row.uuid: row for row in expected_volumes(connection, [volume[0] for volume in part])}
         for volume in part:
             row = rows.get(volume[0])
-            if volume[0] in let_go if row is None else row.vm_uuid in unsettled:
+            if volume[0] in released if row is None else row.vm_uuid in unsettled:
                 continue
             if _compare_volume(volume[0], row, [volume]) or volume[0] in seen:
                 look.doubtful.add(volume[0])
@@ -265,7 +265,7 @@ def _expectation(engine: Engine, guest_uuids: set[UUID], volume_uuids: set[UUID]
     """
     with read_only(engine) as connection:
         return Expectation(
-            unsettled=frozenset(unsettled_vms(connection)) | guests_let_go(connection),
+            unsettled=frozenset(unsettled_vms(connection)) | released_guests(connection),
             guests={guest.uuid: guest for guest in expected_guests(connection, guest_uuids)},
             volumes={volume.uuid: volume for volume in expected_volumes(connection, volume_uuids)},
         )

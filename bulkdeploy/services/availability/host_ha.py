@@ -13,7 +13,7 @@ from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import HypervisorType
 from bulkdeploy.services.availability.out_of_band_management import KINDS, PARAMETERS
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import hold_all, subject
+from bulkdeploy.services.live_entities import lock_entities, subject
 from bulkdeploy.store.availability import host_ha as store
 from bulkdeploy.store.jobs.events import record_event
 
@@ -36,7 +36,7 @@ def configure(connection: Connection, caller: Caller, host: EntityRef, provider:
         InvalidParameter: the host was deleted, there is no such provider, or the provider is for another
             hypervisor.
     """
-    row = hold_all(connection, [host], "hostid")[host.id]
+    row = lock_entities(connection, [host], "hostid")[host.id]
     wanted = next((name for name in PROVIDERS.values() if name.lower() == provider.lower()), None)
     if wanted is None:
         names = ", ".join(sorted(set(PROVIDERS.values())))
@@ -65,7 +65,7 @@ def set_enabled(connection: Connection, caller: Caller, place: EntityRef, *, ena
     Raises:
         InvalidParameter: the host, cluster or zone was deleted, or the host has no HA provider.
     """
-    hold_all(connection, [place], PARAMETERS[place.entity])
+    lock_entities(connection, [place], PARAMETERS[place.entity])
     if place.entity is Entity.HOST:
         _require_configured(connection, place)
         store.set_enabled(connection, place.id, enabled=enabled)
@@ -90,7 +90,7 @@ def configure_simulated(connection: Connection, host: EntityRef, given: Mapping[
     Raises:
         InvalidParameter: the host was deleted, is not simulated, or has no provider.
     """
-    row = hold_all(connection, [host], "hostid")[host.id]
+    row = lock_entities(connection, [host], "hostid")[host.id]
     if row["hypervisor"].lower() != HypervisorType.SIMULATOR.value.lower():
         rule = f"host {host.name} has hypervisor {row['hypervisor']}: only hosts of type Simulator are simulated"
         raise InvalidParameter("hostid", str(host.uuid), rule)

@@ -19,7 +19,7 @@ from bulkdeploy.provisioning.job_kind import JobKind
 from bulkdeploy.provisioning.kinds.availability.change_power_password import CHANGE_POWER_PASSWORD
 from bulkdeploy.provisioning.kinds.availability.issue_power_action import ISSUE_POWER_ACTION
 from bulkdeploy.services.jobs.done_jobs import done_with_object
-from bulkdeploy.services.live_entities import hold_all, subject
+from bulkdeploy.services.live_entities import lock_entities, subject
 from bulkdeploy.services.sending import submit_jobs
 from bulkdeploy.services.system import System
 from bulkdeploy.store.availability import out_of_band_management as store
@@ -44,7 +44,7 @@ def configure(
     Raises:
         InvalidParameter: the host was deleted, or the driver is not installed or cannot be imported.
     """
-    hold_all(connection, [host], "hostid")
+    lock_entities(connection, [host], "hostid")
     _find_driver(system, given["driver"], "driver", given["driver"])
     values = {
         **{name: given[name] for name in ("driver", "address", "username")},
@@ -67,7 +67,7 @@ def set_enabled(connection: Connection, caller: Caller, place: EntityRef, *, ena
         InvalidParameter: the host, cluster or zone was deleted, or the host has no out-of-band management
             configured.
     """
-    hold_all(connection, [place], PARAMETERS[place.entity])
+    lock_entities(connection, [place], PARAMETERS[place.entity])
     result: dict[str, Any] = {"enabled": enabled, "status": True}
     if place.entity is Entity.HOST:
         _require_configured(connection, place)
@@ -145,7 +145,7 @@ def _require_configured(connection: Connection, host: EntityRef) -> Row[Any]:
 
 
 def _require_used(connection: Connection, host: EntityRef) -> Row[Any]:
-    hold_all(connection, [host], "hostid", shared=True)
+    lock_entities(connection, [host], "hostid", shared=True)
     row = _require_configured(connection, host)
     for used, where in ((row.in_zone, "zone"), (row.in_cluster, "cluster"), (row.enabled, "host")):
         if not used:

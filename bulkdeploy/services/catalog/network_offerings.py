@@ -16,7 +16,7 @@ from bulkdeploy.services.live_entities import (
     changed_events,
     deleted_events,
     given_refs,
-    hold_all,
+    lock_entities,
     subject,
     unique_name,
 )
@@ -39,7 +39,7 @@ def create_network_offerings(connection: Connection, caller: Caller, batch: Sequ
     """
     require_places(connection, caller, batch)
     rows = [_row(given) for given in without_subdomains(connection, batch)]
-    hold_all(connection, given_refs(batch, "serviceofferingid"), "serviceofferingid", shared=True)
+    lock_entities(connection, given_refs(batch, "serviceofferingid"), "serviceofferingid", shared=True)
     with unique_name("name", rows[0]["name"], ANOTHER):
         made = insert_rows(connection, Entity.NETWORK_OFFERING, rows)
     record_events(
@@ -59,7 +59,7 @@ def update_network_offerings(connection: Connection, caller: Caller, changes: Se
     Raises:
         InvalidParameter: one of the offerings was deleted, or a name is already used.
     """
-    hold_all(connection, [offering for offering, _ in changes])
+    lock_entities(connection, [offering for offering, _ in changes])
     require_places(connection, caller, [given for _, given in changes])
     reduced = without_subdomains(connection, [given for _, given in changes])
     written = [
@@ -78,7 +78,7 @@ def delete_offerings(connection: Connection, caller: Caller, offerings: Sequence
         InvalidParameter: one of the offerings was deleted, or was created by the installation.
         ResourceInUse: a network uses one of the offerings.
     """
-    rows = hold_all(connection, offerings)
+    rows = lock_entities(connection, offerings)
     used = parents_in_use(connection, network_offerings.NETWORKS, [offering.id for offering in offerings])
     for offering in offerings:
         if rows[offering.id]["is_default"]:

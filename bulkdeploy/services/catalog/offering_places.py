@@ -12,7 +12,7 @@ from bulkdeploy.declare.fields import UUID_SHAPE
 from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
-from bulkdeploy.services.live_entities import hold_all
+from bulkdeploy.services.live_entities import lock_entities
 from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.catalog.offering_places import domain_lineages
 from bulkdeploy.store.rows.entities import resolve
@@ -34,12 +34,12 @@ def require_places(connection: Connection, caller: Caller, batch: Sequence[Argum
     """
     domains = _each_once(batch, "domainid")
     require_domains(connection, caller, domains)
-    hold_all(connection, domains, "domainid", shared=True)
+    lock_entities(connection, domains, "domainid", shared=True)
     if not caller.is_root_admin and any(given.get("domainid") == () for given in batch):
         raise PermissionDenied(
             "Only root admins may create offerings for all domains; name your domains in domainid"
         )
-    hold_all(connection, _each_once(batch, "zoneid"), "zoneid", shared=True)
+    lock_entities(connection, _each_once(batch, "zoneid"), "zoneid", shared=True)
 
 
 def without_subdomains(connection: Connection, batch: Sequence[Arguments]) -> list[Arguments]:

@@ -13,7 +13,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.catalog.offering_places import require_own, require_places, without_subdomains
 from bulkdeploy.services.given_details import check_given_details
-from bulkdeploy.services.live_entities import changed_events, deleted_events, hold_all, noun, subject
+from bulkdeploy.services.live_entities import changed_events, deleted_events, lock_entities, noun, subject
 from bulkdeploy.store.jobs.events import Happened, record_events
 from bulkdeploy.store.rows.filters import Arguments
 from bulkdeploy.store.rows.live_rows import change_rows, insert_rows, remove_rows
@@ -75,7 +75,7 @@ def update_offerings(connection: Connection, caller: Caller, kind: OfferingKind,
         PermissionDenied: the caller may not change one of the offerings; or under the same conditions as
             ``create_offerings``.
     """
-    rows = hold_all(connection, [offering for offering, _ in changes])
+    rows = lock_entities(connection, [offering for offering, _ in changes])
     for offering, _ in changes:
         require_own(connection, caller, offering, rows[offering.id])
     require_places(connection, caller, [given for _, given in changes])
@@ -96,7 +96,7 @@ def delete_offerings(
         InvalidParameter: one of the offerings was deleted.
         PermissionDenied: the caller may not delete one of the offerings.
     """
-    rows = hold_all(connection, offerings)
+    rows = lock_entities(connection, offerings)
     for offering in offerings:
         require_own(connection, caller, offering, rows[offering.id])
     remove_rows(connection, offerings)

@@ -12,7 +12,7 @@ from bulkdeploy.services.live_entities import (
     ONE,
     changed_events,
     deleted_events,
-    hold,
+    lock_entity,
     only_row,
     subject,
     unique_name,
@@ -36,7 +36,7 @@ def add_guest_os(connection: Connection, caller: Caller, given: Arguments) -> Jo
     with unique_name("osdisplayname", given["osdisplayname"], OTHER):
         ref = insert_row(connection, Entity.OS_TYPE, {**columns_of(os_types.FIELDS, given), "user_defined": True})
     record_event(connection, caller, EventType.GUEST_OS_ADD, f"added OS type {ref.name}", subject(KIND, ref))
-    return _done(connection, caller, "AddGuestOsCmd", ref, created=True)
+    return _finished_job(connection, caller, "AddGuestOsCmd", ref, created=True)
 
 
 def update_guest_os(connection: Connection, caller: Caller, ref: EntityRef, given: Arguments) -> JobTicket:
@@ -45,12 +45,12 @@ def update_guest_os(connection: Connection, caller: Caller, ref: EntityRef, give
     Raises:
         InvalidParameter: another OS type has the name, or the OS type was removed or is not an operator's.
     """
-    _hold_own(connection, ref)
+    _lock_own(connection, ref)
     values = columns_of(os_types.FIELDS, given)
     with unique_name("osdisplayname", given.get("osdisplayname"), OTHER):
         change_row(connection, ref, values)
     record_events(connection, caller, changed_events(EventType.GUEST_OS_UPDATE, KIND, [(ref, values)]))
-    return _done(connection, caller, "UpdateGuestOsCmd", ref)
+    return _finished_job(connection, caller, "UpdateGuestOsCmd", ref)
 
 
 def remove_guest_os(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
@@ -59,18 +59,20 @@ def remove_guest_os(connection: Connection, caller: Caller, ref: EntityRef) -> J
     Raises:
         InvalidParameter: the OS type was removed or is not an operator's.
     """
-    _hold_own(connection, ref)
+    _lock_own(connection, ref)
     remove_rows(connection, [ref])
     record_events(connection, caller, deleted_events(EventType.GUEST_OS_REMOVE, KIND, [ref]))
     return done_with_success(connection, caller, f"{COMMANDS}.RemoveGuestOsCmd", subject(KIND, ref))
 
 
-def _hold_own(connection: Connection, ref: EntityRef) -> None:
-    if not hold(connection, ref)["user_defined"]:
+def _lock_own(connection: Connection, ref: EntityRef) -> None:
+    if not lock_entity(connection, ref)["user_defined"]:
         raise InvalidParameter("id", str(ref.uuid), "only guest OS types that operators added can be changed")
 
 
-def _done(connection: Connection, caller: Caller, cmd: str, ref: EntityRef, *, created: bool = False) -> JobTicket:
+def _finished_job(
+    connection: Connection, caller: Caller, cmd: str, ref: EntityRef, *, created: bool = False
+) -> JobTicket:
     row = only_row(os_types.list_os_types(connection, {"id": ref}, ONE, hidden=True))
     return done_with_object(
         connection, caller, f"{COMMANDS}.{cmd}", "ostype", row, subject(KIND, ref), created=created

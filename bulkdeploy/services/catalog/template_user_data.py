@@ -5,7 +5,7 @@ from sqlalchemy import Connection
 from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.deployments.deployment import UserDataPolicy
 from bulkdeploy.domain.entities import EntityRef
-from bulkdeploy.services.catalog.templates import Kind, about
+from bulkdeploy.services.catalog.templates import Kind, template_reference
 from bulkdeploy.services.owned_entities import lock_own
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.rows.live_rows import change_row
@@ -35,4 +35,4 @@ def link_user_data(
         lock_own(connection, caller, user_data, "user data", "userdataid")
         change_row(connection, ref, {"user_data_id": user_data.id, "user_data_policy": policy.value})
         text = f"{kind.noun} {row.name} has user data {user_data.name}"
-    record_event(connection, caller, kind.updated, text, about(kind, ref), owner)
+    record_event(connection, caller, kind.updated, text, template_reference(kind, ref), owner)

@@ -121,7 +121,12 @@ def register_templates(
     places = ((ref, zone_id) for ref, ids in zip(made, zone_ids, strict=True) for zone_id in ids)
     store.put_in_zones(connection, [{"template_id": ref.id, "zone_id": zone_id} for ref, zone_id in places])
     happened = (
-        Happened(kind.created, f"registered {kind.noun} {ref.name} in {len(ids)} zone(s)", about(kind, ref), owner)
+        Happened(
+            kind.created,
+            f"registered {kind.noun} {ref.name} in {len(ids)} zone(s)",
+            template_reference(kind, ref),
+            owner,
+        )
         for ref, owner, ids in zip(made, owners, zone_ids, strict=True)
     )
     record_events(connection, caller, happened)
@@ -186,7 +191,7 @@ def update_templates(connection: Connection, caller: Caller, changes: Sequence[C
     for (ref, columns), (row, owner) in zip(written, locked, strict=True):
         if columns:
             text = f"changed {', '.join(sorted(columns))} of {kind.noun} {row.name}"
-            happened.append(Happened(kind.updated, text, about(kind, ref), owner))
+            happened.append(Happened(kind.updated, text, template_reference(kind, ref), owner))
     change_rows(connection, written)
     record_events(connection, caller, happened)
 
@@ -241,7 +246,7 @@ def delete_templates(
 
 def deleted(connection: Connection, caller: Caller, kind: Kind, ref: EntityRef) -> JobTicket:
     """Return the finished job of a call that deleted a template or an ISO."""
-    return done_with_success(connection, caller, kind.delete_command, about(kind, ref))
+    return done_with_success(connection, caller, kind.delete_command, template_reference(kind, ref))
 
 
 def template_size(connection: Connection, caller: Caller, ref: EntityRef) -> int:
@@ -291,10 +296,10 @@ def update_permissions(
             store.unshare(connection, ref, None)
             change_row(connection, ref, {"is_public": False, "is_featured": False})
     text = f"changed who may use {kind.noun} {row.name}"
-    record_event(connection, caller, kind.updated, text, about(kind, ref), owner)
+    record_event(connection, caller, kind.updated, text, template_reference(kind, ref), owner)
 
 
-def about(kind: Kind, ref: EntityRef) -> Instance:
+def template_reference(kind: Kind, ref: EntityRef) -> Instance:
     """Return the reference to a template or ISO that jobs and events store."""
     return Instance(kind.instance, ref.id, ref.uuid)
 

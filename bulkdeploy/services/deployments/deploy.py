@@ -72,7 +72,7 @@ def deploy(connection: Connection, system: System, calls: Sequence[DeployCall]) 
         ParameterError, PermissionDenied, OwnerDisabled: a call violates a rule (``deployment_checks``).
         ResourceLimitExceeded: a limit of the owner or of a domain above it is too low.
         InsufficientCapacity, InsufficientAddresses: fewer VMs fit than the call accepts.
-        Apart: some of several calls must be rejected.
+        MustRunAlone: some of several calls must be rejected.
         TransactionConflict: a concurrent transaction changed the same data; the whole transaction must be repeated.
     """
     if any(call.is_alone for call in calls):

@@ -18,7 +18,7 @@ from bulkdeploy.domain.errors import (
 from bulkdeploy.domain.resources import ResourceAmounts
 from bulkdeploy.placement.model import Flags, Ints
 from bulkdeploy.scheduling.place import Planned
-from bulkdeploy.store.database.shared_transaction import Apart
+from bulkdeploy.store.database.shared_transaction import MustRunAlone
 from bulkdeploy.store.deployments.new_vms import CallPart, NewVms
 
 ERROR_CODES: dict[type[BulkDeployError], int] = {
@@ -63,10 +63,10 @@ class Refusals:
         """Raise an error if any call was rejected.
 
         Raises:
-            Apart: the rejected calls cannot share the transaction.
+            MustRunAlone: the rejected calls cannot share the transaction.
         """
         if self._refused:
-            raise Apart(self._refused)
+            raise MustRunAlone(self._refused)
 
 
 @dataclass(slots=True, eq=False, kw_only=True)

@@ -50,7 +50,9 @@ def register_user_data(
         connection,
         caller,
         (
-            Happened(EventType.USER_DATA_REGISTER, f"registered user data {ref.name}", _about(ref), owner)
+            Happened(
+                EventType.USER_DATA_REGISTER, f"registered user data {ref.name}", _user_data_reference(ref), owner
+            )
             for ref, owner in zip(made, owners, strict=True)
         ),
     )
@@ -69,7 +71,7 @@ def replace_user_data(connection: Connection, caller: Caller, changes: Sequence[
     columns = _columns(connection, [given for _, given in changes], "POST")
     change_rows(connection, zip(refs, columns, strict=True))
     happened = (
-        Happened(EventType.USER_DATA_REGISTER, f"replaced user data {row.name}", _about(ref), owner)
+        Happened(EventType.USER_DATA_REGISTER, f"replaced user data {row.name}", _user_data_reference(ref), owner)
         for ref, (row, owner) in zip(refs, locked, strict=True)
     )
     record_events(connection, caller, happened)
@@ -136,5 +138,5 @@ def delete_user_data(
     record_events(connection, caller, deleted_events(EventType.USER_DATA_DELETE, KIND, refs, owners))
 
 
-def _about(ref: EntityRef) -> Instance:
+def _user_data_reference(ref: EntityRef) -> Instance:
     return Instance(KIND, ref.id, ref.uuid)

@@ -10,7 +10,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.infrastructure.places import delete_places
-from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
+from bulkdeploy.services.live_entities import changed_events, given_refs, lock_entities, subject, unique_name
 from bulkdeploy.store.configuration.configurations import CPU_FACTOR, MEMORY_FACTOR, read_configuration
 from bulkdeploy.store.infrastructure import clusters
 from bulkdeploy.store.infrastructure.dedications import zones_of
@@ -30,7 +30,7 @@ def add_clusters(connection: Connection, caller: Caller, batch: Sequence[Argumen
     Raises:
         InvalidParameter: a pod is in another zone, or a name is already used.
     """
-    pods = hold_all(connection, given_refs(batch, "podid"), "podid", shared=True)
+    pods = lock_entities(connection, given_refs(batch, "podid"), "podid", shared=True)
     for given in batch:
         zone, pod = given["zoneid"], given["podid"]
         if pods[pod.id]["zone_id"] != zone.id:
@@ -61,7 +61,7 @@ def update_clusters(connection: Connection, caller: Caller, changes: Sequence[Ch
     switched = [cluster for cluster, given in changes if given.keys() & STATES]
     if switched:
         change_zone_rules(connection, {zone.id for zone in zones_of(connection, switched).values()})
-    rows = hold_all(connection, [cluster for cluster, _ in changes])
+    rows = lock_entities(connection, [cluster for cluster, _ in changes])
     others = {
         cluster: given["hypervisor"]
         for cluster, given in changes

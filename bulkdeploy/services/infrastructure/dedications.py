@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import InvalidParameter, ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, given_refs, hold_all, noun, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import ONE, given_refs, lock_entities, noun, only_row, subject, unique_name
 from bulkdeploy.services.ownership import named_accounts, require_domains
 from bulkdeploy.store.infrastructure import dedications
 from bulkdeploy.store.infrastructure.dedications import Dedicated, Path
@@ -38,9 +38,9 @@ def dedicate_places(
     """
     parameter = f"{kind.name.lower()}id"
     places = [given[parameter] for given in batch]
-    rows = _hold(connection, places, parameter)
+    rows = _lock_places(connection, places, parameter)
     domains = given_refs(batch, "domainid")
-    hold_all(connection, domains, "domainid")  # alone: a holder gets one group
+    lock_entities(connection, domains, "domainid")  # alone: a holder gets one group
     holders = _holders(connection, caller, batch, require_domains(connection, caller, domains))
     there = _Dedications(dedications.dedicated_in_zones(connection, {_zone_id(row) for row in rows.values()}))
     for place, holder in zip(places, holders, strict=True):
@@ -62,7 +62,9 @@ def dedicate_places(
     ]
     dedications.write_dedications(connection, kind, written)
     happened = (
-        Happened(EventType.DEDICATE_RESOURCE, f"dedicated {_shown(place)} to {holder.name}", _about(place))
+        Happened(
+            EventType.DEDICATE_RESOURCE, f"dedicated {_shown(place)} to {holder.name}", _place_reference(place)
+        )
         for place, holder in zip(places, holders, strict=True)
     )
     record_events(connection, caller, happened)
@@ -76,27 +78,29 @@ def release_places(connection: Connection, caller: Caller, places: Sequence[Enti
         InvalidParameter: an object is not dedicated.
     """
     parameter = f"{places[0].entity.name.lower()}id"
-    _hold(connection, places, parameter)
+    _lock_places(connection, places, parameter)
     released = dedications.release_places(connection, places)
     for place in places:
         if place.id not in released:
             raise InvalidParameter(parameter, str(place.uuid), f"{_shown(place)} is not dedicated")
     happened = (
-        Happened(EventType.DEDICATE_RESOURCE_RELEASE, f"released {_shown(place)}", _about(place))
+        Happened(EventType.DEDICATE_RESOURCE_RELEASE, f"released {_shown(place)}", _place_reference(place))
         for place in places
     )
     record_events(connection, caller, happened)
 
 
-def _hold(connection: Connection, places: Sequence[EntityRef], parameter: str) -> dict[int, Mapping[str, Any]]:
+def _lock_places(
+    connection: Connection, places: Sequence[EntityRef], parameter: str
+) -> dict[int, Mapping[str, Any]]:
     """Lock zones, pods, clusters or hosts, after their zones, and return their rows by internal id.
 
     No placement is planned in these zones until the transaction ends.
     """
     zones = dedications.zones_of(connection, places)
     change_zone_rules(connection, {zone.id for zone in zones.values()})
-    rows = hold_all(connection, list(zones.values()), parameter)
-    return rows if places[0].entity is Entity.ZONE else hold_all(connection, places, parameter)
+    rows = lock_entities(connection, list(zones.values()), parameter)
+    return rows if places[0].entity is Entity.ZONE else lock_entities(connection, places, parameter)
 
 
 def _zone_id(row: Mapping[str, Any]) -> int:
@@ -194,15 +198,17 @@ def dedicated(connection: Connection, caller: Caller, place: EntityRef) -> JobTi
     word = place.entity.name.lower()
     row = only_row(dedications.list_dedications(connection, place.entity, {f"{word}id": place}, ONE))
     cmd = f"{CLASSES}Dedicate{_kind(place)}Cmd"
-    return done_with_object(connection, caller, cmd, f"dedicated{word}", row, _about(place))
+    return done_with_object(connection, caller, cmd, f"dedicated{word}", row, _place_reference(place))
 
 
 def released(connection: Connection, caller: Caller, place: EntityRef) -> JobTicket:
     """Return the finished job of a call that removed a dedication."""
-    return done_with_success(connection, caller, f"{CLASSES}ReleaseDedicated{_kind(place)}Cmd", _about(place))
+    return done_with_success(
+        connection, caller, f"{CLASSES}ReleaseDedicated{_kind(place)}Cmd", _place_reference(place)
+    )
 
 
-def _about(place: EntityRef) -> Instance:
+def _place_reference(place: EntityRef) -> Instance:
     return subject(_kind(place), place)
 
 

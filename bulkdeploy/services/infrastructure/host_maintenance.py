@@ -68,7 +68,7 @@ def prepare_host_for_maintenance(
         return shown
     set_resource_state(connection, [host.id], HostResourceState.PREPARE_FOR_MAINTENANCE)
     job = PREPARE_HOST.new_job(
-        _about(host),
+        _host_reference(host),
         f"asked to prepare for maintenance host {row.name}",
         account_id=caller.owner.account_id,
         user_id=caller.user_id,
@@ -99,7 +99,7 @@ def migrate_host(
     if shown is not None and plan is not None and plan.dry_run:
         return shown
     job = MIGRATE_HOST.new_job(
-        _about(host),
+        _host_reference(host),
         f"asked to move all VMs off host {row.name}",
         account_id=caller.owner.account_id,
         user_id=caller.user_id,
@@ -121,7 +121,7 @@ def cancel_host_maintenance(connection: Connection, system: System, caller: Call
     set_resource_state(connection, [host.id], HostResourceState.ENABLED)
     woken = wake_waiting(connection, unfinished_host_jobs(connection, host.id), INTERACTIVE)
     send_jobs(connection, system.job_queue, [JobMessage(job_id, kind, INTERACTIVE) for job_id, kind in woken])
-    about = _about(host)
+    about = _host_reference(host)
     text = f"cancelled the maintenance of host {row.name}"
     record_event(connection, caller, EventType.HOST_MAINTENANCE_CANCEL, text, about)
     shown = host_rows(connection, [host.id])[host.id]
@@ -139,5 +139,5 @@ def _locked(connection: Connection, host: EntityRef, states: Collection[StrEnum]
     return row
 
 
-def _about(host: EntityRef) -> Instance:
+def _host_reference(host: EntityRef) -> Instance:
     return Instance(PREPARE_HOST.instance_type, host.id, host.uuid)

@@ -33,8 +33,8 @@ from bulkdeploy.services.live_entities import (
     ONE,
     changed_events,
     deleted_events,
-    hold,
-    hold_all,
+    lock_entities,
+    lock_entity,
     only_row,
     subject,
     unique_name,
@@ -134,7 +134,7 @@ def add_hosts(connection: Connection, caller: Caller, batch: Sequence[ReachedHos
     """
     first = batch[0]
     url, name = first.values["url"], first.model.name
-    hold_all(connection, list(dict.fromkeys(host.cluster for host in batch)), "clusterid", shared=True)
+    lock_entities(connection, list(dict.fromkeys(host.cluster for host in batch)), "clusterid", shared=True)
     with unique_name("url", url, f"{OF_THE_ZONE} ({name})"):
         made = insert_rows(connection, Entity.HOST, [host.values for host in batch])
     host_rows.insert_capacity(connection, {ref.id: host.vms_limit for ref, host in zip(made, batch, strict=True)})
@@ -158,7 +158,7 @@ def update_hosts(connection: Connection, caller: Caller, changes: Sequence[Chang
     Raises:
         InvalidParameter: a name is already used, or a host in maintenance would be enabled or disabled.
     """
-    rows = hold_all(connection, [host for host, _ in changes])
+    rows = lock_entities(connection, [host for host, _ in changes])
     written = [(host, _changed_columns(host, rows[host.id], given)) for host, given in changes]
     with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
         change_rows(connection, written)
@@ -185,7 +185,7 @@ def delete_hosts(connection: Connection, caller: Caller, refs: Sequence[EntityRe
         ResourceInUse: VMs are on a host or about to start there, or volumes are on its disks, even if ``forced`` is
             true.
     """
-    rows = hold_all(connection, refs)
+    rows = lock_entities(connection, refs)
     for host in refs:
         state = rows[host.id]["resource_state"]
         if not forced and state != HostResourceState.MAINTENANCE:
@@ -233,7 +233,7 @@ def reconnect_host(connection: Connection, caller: Caller, host: EntityRef, reac
     Raises:
         InvalidParameter: the host was deleted, is being evacuated, or was fenced after ``reach_again``.
     """
-    row = hold(connection, host)
+    row = lock_entity(connection, host)
     _require_not_evacuated(connection, host)
     if row["fenced"] != reached.fenced:
         raise InvalidParameter("id", str(host.uuid), "the host was fenced during this call: repeat the call")

@@ -16,7 +16,7 @@ from bulkdeploy.drivers.hosts import HostModel
 from bulkdeploy.services.infrastructure.host_admission import find_clusters, vms_limit
 from bulkdeploy.services.infrastructure.hosts import OF_THE_ZONE, ReachedHost
 from bulkdeploy.services.infrastructure.storage.storage_pools import SeenPool
-from bulkdeploy.services.live_entities import changed_events, hold_all, unique_name
+from bulkdeploy.services.live_entities import changed_events, lock_entities, unique_name
 from bulkdeploy.services.system import System
 from bulkdeploy.store.infrastructure import host_rows, hosts
 from bulkdeploy.store.infrastructure.storage import storage_pools
@@ -67,7 +67,7 @@ def follow_hosts(connection: Connection, caller: Caller, changes: Sequence[Chang
     Raises:
         InvalidParameter: a name is already used.
     """
-    hold_all(connection, [host for host, _ in changes])
+    lock_entities(connection, [host for host, _ in changes])
     written = [(host, columns_of(hosts.LEARNT, given)) for host, given in changes]
     with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
         change_rows(connection, written)
@@ -93,7 +93,7 @@ def follow_pools(connection: Connection, caller: Caller, changes: Sequence[Chang
     Raises:
         InvalidParameter: a name is already used.
     """
-    hold_all(connection, [pool for pool, _ in changes])
+    lock_entities(connection, [pool for pool, _ in changes])
     written = [
         (pool, columns_of(storage_pools.LEARNT, given) | ({"tags": _tags(given)} if "tags" in given else {}))
         for pool, given in changes

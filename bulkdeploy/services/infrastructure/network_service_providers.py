@@ -15,7 +15,15 @@ from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.networks.network_services import ELEMENTS, PROVIDERS
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, deleted_events, hold, hold_all, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import (
+    ONE,
+    deleted_events,
+    lock_entities,
+    lock_entity,
+    only_row,
+    subject,
+    unique_name,
+)
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import record_event, record_events
 from bulkdeploy.store.rows.filters import Arguments
@@ -39,13 +47,13 @@ def add_provider(connection: Connection, caller: Caller, given: Arguments) -> Jo
             offer a service.
     """
     network: EntityRef = given["physicalnetworkid"]
-    hold(connection, network, "physicalnetworkid", shared=True)
+    lock_entity(connection, network, "physicalnetworkid", shared=True)
     services = _services(given["name"], given)
     values = {"physical_network_id": network.id, "name": given["name"], **services}
     with unique_name("name", given["name"], f"physical network {network.name}: a provider"):
         provider = insert_row(connection, Entity.NETWORK_SERVICE_PROVIDER, values)
     text = f"added provider {provider.name} to physical network {network.name}"
-    return _done(connection, caller, EventType.SERVICE_PROVIDER_CREATE, provider, text)
+    return _finished_job(connection, caller, EventType.SERVICE_PROVIDER_CREATE, provider, text)
 
 
 def update_provider(connection: Connection, caller: Caller, provider: EntityRef, given: Arguments) -> JobTicket:
@@ -55,13 +63,13 @@ def update_provider(connection: Connection, caller: Caller, provider: EntityRef,
         InvalidParameter: the provider was deleted, or must be configured before it is enabled; or the provider does
             not offer a service.
     """
-    row = hold(connection, provider)
+    row = lock_entity(connection, provider)
     state = given.get("state", row["state"])
     if state == ENABLED and provider.name in ELEMENTS and not row["element_enabled"]:
         raise InvalidParameter("state", state, f"provider {provider.name} must be configured first")
     change_row(connection, provider, {"state": state, **_services(provider.name, given)})
     text = f"changed provider {provider.name}: {state}"
-    return _done(connection, caller, EventType.SERVICE_PROVIDER_UPDATE, provider, text)
+    return _finished_job(connection, caller, EventType.SERVICE_PROVIDER_UPDATE, provider, text)
 
 
 def _services(name: str, given: Arguments) -> dict[str, Any]:
@@ -80,7 +88,7 @@ def delete_providers(connection: Connection, caller: Caller, providers: Sequence
     Raises:
         InvalidParameter: one of the providers was deleted.
     """
-    hold_all(connection, providers)
+    lock_entities(connection, providers)
     remove_rows(connection, providers)
     record_events(connection, caller, deleted_events(EventType.SERVICE_PROVIDER_DELETE, KIND, providers))
 
@@ -103,7 +111,7 @@ def configure_element(
             deleted.
     """
     names = ELEMENTS_BY_KEY[key]
-    hold(connection, element)
+    lock_entity(connection, element)
     if element.name not in names:
         raise InvalidParameter("id", str(element.uuid), f"it must be an element of {' or '.join(names)}")
     change_row(connection, element, {"element_enabled": enabled})
@@ -114,7 +122,9 @@ def configure_element(
     return done_with_object(connection, caller, f"{COMMANDS}{cmd}", key, row, about)
 
 
-def _done(connection: Connection, caller: Caller, event: EventType, provider: EntityRef, text: str) -> JobTicket:
+def _finished_job(
+    connection: Connection, caller: Caller, event: EventType, provider: EntityRef, text: str
+) -> JobTicket:
     about = subject(KIND, provider)
     record_event(connection, caller, event, text, about)
     row = only_row(physical_networks.list_providers(connection, {"id": provider}, ONE))

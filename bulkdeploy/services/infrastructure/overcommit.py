@@ -27,10 +27,10 @@ def register_hosts(connection: Connection, system: System, clusters: Iterable[En
             driver = system.drivers.driver_for(cluster.hypervisor)
         except NoDriverFor:
             continue
-        after_commit(connection, partial(_tell, driver, cluster, system.driver_timeout_s))
+        after_commit(connection, partial(_send_overcommit, driver, cluster, system.driver_timeout_s))
 
 
-def _tell(driver: HypervisorDriver, cluster: ClusterOvercommit, timeout_s: float, _: object) -> None:
+def _send_overcommit(driver: HypervisorDriver, cluster: ClusterOvercommit, timeout_s: float, _: object) -> None:
     try:
         driver.ensure_overcommit(cluster.host_uuids, cluster.cpu, cluster.memory, timeout_s=timeout_s)
     except DriverError as error:

@@ -20,7 +20,7 @@ from bulkdeploy.services.live_entities import (
     changed_events,
     deleted_events,
     given_refs,
-    hold_all,
+    lock_entities,
     only_row,
     subject,
 )
@@ -51,7 +51,7 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
     Raises:
         InvalidParameter: a value violates its rule, or a Basic zone would get a second physical network.
     """
-    zones = hold_all(connection, given_refs(batch, "zoneid"), "zoneid")  # alone: a Basic zone has one
+    zones = lock_entities(connection, given_refs(batch, "zoneid"), "zoneid")  # alone: a Basic zone has one
     taken = parents_in_use(connection, physical_networks.PHYSICAL_NETWORKS_OF_A_ZONE, zones)
     rows = []
     for given in batch:
@@ -103,7 +103,7 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
     Raises:
         InvalidParameter: a value violates its rule.
     """
-    rows = hold_all(connection, [network for network, _ in changes])
+    rows = lock_entities(connection, [network for network, _ in changes])
     written = [
         (network, _columns(given, rows[network.id]["isolation_methods"].partition(",")[0]))
         for network, given in changes
@@ -124,7 +124,7 @@ def _check_dedicated_vlans(connection: Connection, written: Sequence[tuple[Entit
             raise InvalidParameter("vlan", new, rule)
 
 
-def done(connection: Connection, caller: Caller, network: EntityRef, *, created: bool) -> JobTicket:
+def finished_network_job(connection: Connection, caller: Caller, network: EntityRef, *, created: bool) -> JobTicket:
     """Return the finished job of a call that created or changed a physical network. Its result is the network."""
     row = only_row(physical_networks.list_physical_networks(connection, {"id": network}, ONE))
     cmd = f"{COMMANDS}{'Create' if created else 'Update'}PhysicalNetworkCmd"
@@ -139,7 +139,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
         InvalidParameter: one of the physical networks was deleted.
         ResourceInUse: guest networks or public address ranges use one of them.
     """
-    hold_all(connection, refs)
+    lock_entities(connection, refs)
     ids = [network.id for network in refs]
     left = what_hangs_on(connection, physical_networks.CONTENTS, ids)
     for network in refs:

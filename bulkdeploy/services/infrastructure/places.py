@@ -8,7 +8,7 @@ from bulkdeploy.domain.accounts.accounts import Caller
 from bulkdeploy.domain.entities import EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.live_entities import deleted_events, hold_all, noun
+from bulkdeploy.services.live_entities import deleted_events, lock_entities, noun
 from bulkdeploy.store.infrastructure.dedications import release_places
 from bulkdeploy.store.jobs.events import record_events
 from bulkdeploy.store.rows.live_rows import Contents, remove_rows, what_hangs_on
@@ -29,7 +29,7 @@ def delete_places(
     Raises:
         InvalidParameter: an object is not empty, or was deleted already.
     """
-    hold_all(connection, places)
+    lock_entities(connection, places)
     left = what_hangs_on(connection, contents, [place.id for place in places])
     for place in places:
         if place.id in left:

@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.networks.addresses import check_in_subnet, check_order, subnet_of
 from bulkdeploy.services.infrastructure.places import delete_places
-from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
+from bulkdeploy.services.live_entities import changed_events, given_refs, lock_entities, subject, unique_name
 from bulkdeploy.store.infrastructure import pods
 from bulkdeploy.store.infrastructure.dedications import zones_of
 from bulkdeploy.store.jobs.events import Happened, record_events
@@ -35,7 +35,7 @@ def create_pods(connection: Connection, caller: Caller, batch: Sequence[Argument
         a management network overlaps that of another pod.
     """
     zones = given_refs(batch, "zoneid")
-    hold_all(connection, zones, "zoneid")  # alone: two pods at once would not see each other's network
+    lock_entities(connection, zones, "zoneid")  # alone: two pods at once would not see each other's network
     rows = [columns_of(pods.FIELDS, given) for given in batch]
     others = pods.management_networks(connection, [zone.id for zone in zones])
     for row in rows:
@@ -64,8 +64,8 @@ def update_pods(connection: Connection, caller: Caller, changes: Sequence[Change
     """
     zones = zones_of(connection, [pod for pod, _ in changes])
     change_zone_rules(connection, {zones[pod.id].id for pod, given in changes if given.keys() & STATES})
-    hold_all(connection, list(zones.values()))
-    rows = hold_all(connection, [pod for pod, _ in changes])
+    lock_entities(connection, list(zones.values()))
+    rows = lock_entities(connection, [pod for pod, _ in changes])
     others = pods.management_networks(connection, {zone.id for zone in zones.values()})
     written = []
     for pod, given in changes:

@@ -12,7 +12,15 @@ from bulkdeploy.domain.errors import ResourceInUse
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.networks.network_services import TrafficType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import ONE, deleted_events, hold, hold_all, only_row, subject, unique_name
+from bulkdeploy.services.live_entities import (
+    ONE,
+    deleted_events,
+    lock_entities,
+    lock_entity,
+    only_row,
+    subject,
+    unique_name,
+)
 from bulkdeploy.store.infrastructure import physical_networks
 from bulkdeploy.store.jobs.events import record_event, record_events
 from bulkdeploy.store.rows.filters import Arguments
@@ -32,12 +40,12 @@ def add_type(connection: Connection, caller: Caller, given: Arguments) -> JobTic
         InvalidParameter: the physical network was deleted, or already has the traffic type.
     """
     network: EntityRef = given["physicalnetworkid"]
-    hold(connection, network, "physicalnetworkid", shared=True)
+    lock_entity(connection, network, "physicalnetworkid", shared=True)
     values = {"physical_network_id": network.id, "traffic_type": given["traffictype"], "labels": _labels(given)}
     with unique_name("traffictype", given["traffictype"], f"physical network {network.name}: a traffic type"):
         made = insert_row(connection, Entity.TRAFFIC_TYPE, values)
     text = f"added traffic type {made.name} to physical network {network.name}"
-    return _done(connection, caller, EventType.TRAFFIC_TYPE_CREATE, made, text, "AddTrafficTypeCmd")
+    return _finished_job(connection, caller, EventType.TRAFFIC_TYPE_CREATE, made, text, "AddTrafficTypeCmd")
 
 
 def update_type(connection: Connection, caller: Caller, one: EntityRef, given: Arguments) -> JobTicket:
@@ -46,10 +54,10 @@ def update_type(connection: Connection, caller: Caller, one: EntityRef, given: A
     Raises:
         InvalidParameter: the traffic type was deleted.
     """
-    labels = {**hold(connection, one)["labels"], **_labels(given)}
+    labels = {**lock_entity(connection, one)["labels"], **_labels(given)}
     change_row(connection, one, {"labels": {name: label for name, label in labels.items() if label}})
     text = f"changed traffic type {one.name}"
-    return _done(connection, caller, EventType.TRAFFIC_TYPE_UPDATE, one, text, "UpdateTrafficTypeCmd")
+    return _finished_job(connection, caller, EventType.TRAFFIC_TYPE_UPDATE, one, text, "UpdateTrafficTypeCmd")
 
 
 def delete_types(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
@@ -59,7 +67,7 @@ def delete_types(connection: Connection, caller: Caller, refs: Sequence[EntityRe
         InvalidParameter: one of the traffic types was deleted.
         ResourceInUse: guest networks or public address ranges of a physical network need one of the traffic types.
     """
-    rows = hold_all(connection, refs)
+    rows = lock_entities(connection, refs)
     used = what_hangs_on(
         connection, physical_networks.CONTENTS, {row["physical_network_id"] for row in rows.values()}
     )
@@ -80,7 +88,7 @@ def _labels(given: Arguments) -> dict[str, Any]:
     return {name: given[name] for name in (*LABELS, VLAN) if name in given}
 
 
-def _done(
+def _finished_job(
     connection: Connection, caller: Caller, event: EventType, one: EntityRef, text: str, cmd: str
 ) -> JobTicket:
     about = subject(KIND, one)

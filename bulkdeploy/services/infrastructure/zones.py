@@ -12,7 +12,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import AllocationState, NetworkType
 from bulkdeploy.services.infrastructure.places import delete_places
-from bulkdeploy.services.live_entities import changed_events, given_refs, hold_all, subject, unique_name
+from bulkdeploy.services.live_entities import changed_events, given_refs, lock_entities, subject, unique_name
 from bulkdeploy.services.ownership import require_domains
 from bulkdeploy.store.infrastructure import zones
 from bulkdeploy.store.jobs.events import Happened, record_events
@@ -34,7 +34,7 @@ def create_zones(connection: Connection, caller: Caller, batch: Sequence[Argumen
     """
     domains = given_refs(batch, "domainid")
     require_domains(connection, caller, domains)
-    hold_all(connection, domains, "domainid", shared=True)
+    lock_entities(connection, domains, "domainid", shared=True)
     rows = [_new_zone(given) for given in batch]
     with unique_name("name", batch[0]["name"], "another zone"):
         made = insert_rows(connection, Entity.ZONE, rows)
@@ -64,7 +64,7 @@ def update_zones(connection: Connection, caller: Caller, changes: Sequence[Chang
         InvalidParameter, InvalidCombination: under the same conditions as ``create_zones``.
     """
     change_zone_rules(connection, [zone.id for zone, given in changes if "allocationstate" in given])
-    rows = hold_all(connection, [zone for zone, _ in changes])
+    rows = lock_entities(connection, [zone for zone, _ in changes])
     written = [(zone, _changed_columns(rows[zone.id], given)) for zone, given in changes]
     with unique_name("name", changes[0][1].get("name"), "another zone"):
         change_rows(connection, written)

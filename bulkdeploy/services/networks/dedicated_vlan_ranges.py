@@ -13,7 +13,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.networks.guest_networks import vlan_ranges
 from bulkdeploy.services.jobs.done_jobs import done_with_success
-from bulkdeploy.services.live_entities import hold
+from bulkdeploy.services.live_entities import lock_entity
 from bulkdeploy.services.ownership import NamedOwner, lock_owner
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.store.jobs.events import record_event
@@ -44,7 +44,7 @@ def dedicate_range(
             ("account", "domainid", "projectid"), "name an account and its domain, or a project"
         )
     owner = lock_owner(connection, caller, named)
-    row = hold(connection, physical_network, "physicalnetworkid")
+    row = lock_entity(connection, physical_network, "physicalnetworkid")
     first, last = _limits(written, row)
     present = store.ranges_of(connection, [physical_network.id], lock=True)
     if any(one.first_vlan <= last and first <= one.last_vlan for one in present):

@@ -71,7 +71,7 @@ def update_networks(connection: Connection, caller: Caller, changes: Sequence[Ch
         Happened(
             EventType.NETWORK_UPDATE,
             f"changed {', '.join(sorted(values))} of network {row.name}",
-            _about(ref),
+            _network_reference(ref),
             owner,
         )
         for (ref, values), (row, owner) in zip(written, locked, strict=True)
@@ -95,7 +95,9 @@ def _changed(given: Arguments, row: Row[Any], offerings: Mapping[int, OfferingFa
 def changed_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
     """Return the finished job of a call that changed a network. Its result is the network."""
     shown = network_row(connection, caller, ref)
-    return done_with_object(connection, caller, f"{COMMANDS}.UpdateNetworkCmd", "network", shown, _about(ref))
+    return done_with_object(
+        connection, caller, f"{COMMANDS}.UpdateNetworkCmd", "network", shown, _network_reference(ref)
+    )
 
 
 def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
@@ -109,8 +111,8 @@ def restart_network(connection: Connection, caller: Caller, ref: EntityRef) -> J
     if row.state != SHARED_STATE and ref.id not in store.users_of(connection, [ref.id]):
         raise InvalidParameter("id", str(ref.uuid), "no virtual machine has a nic in the network")
     text = f"restarted network {row.name}: nothing serves it, so there was nothing to do"
-    record_event(connection, caller, EventType.NETWORK_RESTART, text, _about(ref), owner)
-    return done_with_success(connection, caller, f"{COMMANDS}.RestartNetworkCmd", _about(ref))
+    record_event(connection, caller, EventType.NETWORK_RESTART, text, _network_reference(ref), owner)
+    return done_with_success(connection, caller, f"{COMMANDS}.RestartNetworkCmd", _network_reference(ref))
 
 
 def delete_networks(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
@@ -136,7 +138,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
     remove_rows(connection, refs)
     remove_permissions(connection, ids)
     happened = (
-        Happened(EventType.NETWORK_DELETE, f"deleted network {row.name}", _about(ref), owner)
+        Happened(EventType.NETWORK_DELETE, f"deleted network {row.name}", _network_reference(ref), owner)
         for ref, (row, owner) in zip(refs, locked, strict=True)
     )
     record_events(connection, caller, happened)
@@ -144,7 +146,7 @@ def delete_networks(connection: Connection, caller: Caller, refs: Sequence[Entit
 
 def deleted_network(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
     """Return the finished job of a call that deleted a network."""
-    return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _about(ref))
+    return done_with_success(connection, caller, f"{COMMANDS}.DeleteNetworkCmd", _network_reference(ref))
 
 
 def offering_of(connection: Connection, caller: Caller, ref: EntityRef) -> OfferingFacts:
@@ -158,7 +160,7 @@ def offering_of(connection: Connection, caller: Caller, ref: EntityRef) -> Offer
     return store.read_offerings(connection, [offering_id])[offering_id]
 
 
-def _about(ref: EntityRef) -> Instance:
+def _network_reference(ref: EntityRef) -> Instance:
     return Instance("Network", ref.id, ref.uuid)
 
 

@@ -16,7 +16,7 @@ from bulkdeploy.domain.virtual_machines.virtual_machines import VmState, one_of
 from bulkdeploy.provisioning.kinds.networks.add_nic import ADD_NIC
 from bulkdeploy.scheduling.nics import take_address
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.networks.nics import done, vm_of
+from bulkdeploy.services.networks.nics import finished_nic_job, vm_of
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.deployments import deployment_facts as facts
@@ -98,7 +98,7 @@ def change_ip(connection: Connection, caller: Caller, nic: EntityRef, ip_address
     store.change_address(connection, held, address, is_requested=ip_address is not None)
     text = f"gave nic {nic.uuid} of Vm {vm.name} the address {address.ip}"
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name)
-    return done(connection, caller, of_vm, EventType.NIC_UPDATE, f"{COMMANDS}.UpdateVmNicIpCmd", text)
+    return finished_nic_job(connection, caller, of_vm, EventType.NIC_UPDATE, f"{COMMANDS}.UpdateVmNicIpCmd", text)
 
 
 def _lock(

@@ -65,7 +65,7 @@ def add_nic(
 
     if is_changed_now(connection, ADD_NIC, vm, owner.account_id, change):
         text = f"added a nic in network {network.name} to Vm {row.name}"
-        return done(connection, caller, vm, ADD_NIC.event_type, ADD_NIC.command_class, text)
+        return finished_nic_job(connection, caller, vm, ADD_NIC.event_type, ADD_NIC.command_class, text)
     params = {"network_id": network.id, "ip_address": ip_address, "mac_address": wanted}
     return submit(connection, system, caller, vm, ADD_NIC, params, parameter=OF_VM)
 
@@ -85,7 +85,7 @@ def remove_nic(connection: Connection, system: System, caller: Caller, vm: Entit
     change = partial(rows.remove_nic, connection, vm.id, nic)
     if is_changed_now(connection, REMOVE_NIC, vm, owner.account_id, change):
         text = f"took nic {nic.uuid} from Vm {row.name}"
-        return done(connection, caller, vm, REMOVE_NIC.event_type, REMOVE_NIC.command_class, text)
+        return finished_nic_job(connection, caller, vm, REMOVE_NIC.event_type, REMOVE_NIC.command_class, text)
     params = {"nic_id": nic.id, "nic_uuid": str(nic.uuid)}
     return submit(connection, system, caller, vm, REMOVE_NIC, params, parameter=OF_VM)
 
@@ -109,10 +109,10 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
         raise InvalidParameter("nicid", str(nic.uuid), "it is the VM's default nic already")
     store.make_default(connection, vm.id, nic.id)
     text = f"made nic {nic.uuid} the default one of Vm {row.name}"
-    return done(connection, caller, vm, EventType.NIC_UPDATE, MAKE_DEFAULT_COMMAND_CLASS, text)
+    return finished_nic_job(connection, caller, vm, EventType.NIC_UPDATE, MAKE_DEFAULT_COMMAND_CLASS, text)
 
 
-def done(
+def finished_nic_job(
     connection: Connection, caller: Caller, vm: EntityRef, event_type: EventType, cmd: str, text: str
 ) -> JobTicket:
     """Record an event, and return the ticket of a finished job whose result is the VM.

@@ -17,7 +17,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.networks.security_group_rules import Direction, PeerGroup, Traffic, check_cidrs
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.networks.security_groups import NOUN, about, security_group_row
+from bulkdeploy.services.networks.security_groups import NOUN, group_reference, security_group_row
 from bulkdeploy.services.owned_entities import lock_all_own, lock_named
 from bulkdeploy.services.ownership import NO_OWNER, NamedOwner, require_same_owner
 from bulkdeploy.store.accounts.owned_entities import find_by_names
@@ -92,7 +92,7 @@ def authorize(
             known |= missing
             rows += store.rows_of(group.id, direction, requested.traffic, missing)
             text = f"added {len(missing)} {direction} rule(s) to security group {group.name}"
-            happened.append(Happened(AUTHORIZED[direction], text, about(requested.group), owner))
+            happened.append(Happened(AUTHORIZED[direction], text, group_reference(requested.group), owner))
     made = insert_rows(connection, Entity.SECURITY_GROUP_RULE, rows)
     record_events(connection, caller, happened)
     return made
@@ -110,7 +110,7 @@ def authorized(
     for kind in Direction:
         shown[f"{kind}rule"] = [rule for rule in shown[f"{kind}rule"] if rule["ruleid"] in new]
     cmd = f"{COMMANDS}.AuthorizeSecurityGroup{direction.title()}Cmd"
-    return done_with_object(connection, caller, cmd, "securitygroup", shown, about(group))
+    return done_with_object(connection, caller, cmd, "securitygroup", shown, group_reference(group))
 
 
 def _check(requested: RequestedRules) -> None:
@@ -140,7 +140,7 @@ def _peers(
         if (peer.account.lower(), domain_id) in accounts
     }
     names = {(account_id, peer.group) for (peer, _), account_id in holders.items()}
-    groups = find_by_names(connection, Entity.SECURITY_GROUP, names, keep=True)
+    groups = find_by_names(connection, Entity.SECURITY_GROUP, names, for_share=True)
     found = {}
     for peer, domain_id in named:
         group = groups.get((holders.get((peer, domain_id), 0), peer.group))
@@ -175,7 +175,10 @@ def revoke(
             raise InvalidParameter("id", str(rule.uuid), "the rule was removed already")
     happened = (
         Happened(
-            REVOKED[direction], f"removed a {direction} rule of security group {row.name}", about(group), owner
+            REVOKED[direction],
+            f"removed a {direction} rule of security group {row.name}",
+            group_reference(group),
+            owner,
         )
         for group, (row, owner) in zip(named.values(), locked, strict=True)
     )
@@ -186,4 +189,4 @@ def revoke(
 def revoked(connection: Connection, caller: Caller, direction: Direction, group: EntityRef) -> JobTicket:
     """Return the finished job of a call that removed a rule of a group."""
     cmd = f"{COMMANDS}.RevokeSecurityGroup{direction.title()}Cmd"
-    return done_with_success(connection, caller, cmd, about(group))
+    return done_with_success(connection, caller, cmd, group_reference(group))

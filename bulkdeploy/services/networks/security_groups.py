@@ -51,7 +51,7 @@ def create_security_groups(connection: Connection, caller: Caller, batch: Sequen
     with _unique(batch[0]["name"], owners[0]):
         made = insert_rows(connection, Entity.SECURITY_GROUP, rows)
     happened = (
-        Happened(EventType.SECURITY_GROUP_CREATE, f"made security group {ref.name}", about(ref), owner)
+        Happened(EventType.SECURITY_GROUP_CREATE, f"made security group {ref.name}", group_reference(ref), owner)
         for ref, owner in zip(made, owners, strict=True)
     )
     record_events(connection, caller, happened)
@@ -75,7 +75,7 @@ def update_security_groups(connection: Connection, caller: Caller, changes: Sequ
         with _unique(name, owner):  # one by one: of two groups that swap their names one is in the way
             change_row(connection, ref, {"name": name})
         text = f"renamed security group {row.name} to {name}"
-        record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, about(ref), owner)
+        record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, group_reference(ref), owner)
 
 
 def delete_security_groups(
@@ -103,7 +103,7 @@ def delete_security_groups(
     record_events(connection, caller, events)
 
 
-def about(ref: EntityRef) -> Instance:
+def group_reference(ref: EntityRef) -> Instance:
     """Return the reference to a security group that jobs and events store."""
     return Instance(KIND, ref.id, ref.uuid)
 

@@ -14,7 +14,7 @@ from bulkdeploy.domain.errors import InvalidCombination, InvalidParameter, Missi
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import NetworkType
 from bulkdeploy.domain.networks.addresses import check_in_subnet, check_order, subnet_of
-from bulkdeploy.services.live_entities import given_refs, hold_all, subject
+from bulkdeploy.services.live_entities import given_refs, lock_entities, subject
 from bulkdeploy.services.ownership import require_all_access
 from bulkdeploy.store.infrastructure.physical_networks import with_public_traffic
 from bulkdeploy.store.jobs.events import Happened, record_events
@@ -65,7 +65,7 @@ def delete_ranges(connection: Connection, caller: Caller, ranges: Sequence[Entit
         InvalidParameter: one of the ranges was deleted.
         ResourceInUse: a VM has an address of one of the ranges.
     """
-    hold_all(connection, ranges)
+    lock_entities(connection, ranges)
     used = vlan_ip_ranges.count_addresses(connection, [one.id for one in ranges])
     for one in ranges:
         if one.id in used:
@@ -97,7 +97,7 @@ def _public(connection: Connection, batch: Sequence[Arguments]) -> list[_Place]:
                 raise InvalidCombination((parameter, "forvirtualnetwork"), rule)
         if "zoneid" not in given:
             raise MissingParameter(COMMAND, "zoneid")
-    zones = hold_all(connection, given_refs(batch, "zoneid"), "zoneid")
+    zones = lock_entities(connection, given_refs(batch, "zoneid"), "zoneid")
     carrying = with_public_traffic(connection, zones)
     return [_public_place(given, zones[given["zoneid"].id], carrying) for given in batch]
 
@@ -124,10 +124,10 @@ def _public_place(given: Arguments, row: Mapping[str, Any], carrying: Mapping[in
 def _of_guests(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[_Place]:
     """Return the guest networks of address ranges, locked exclusively, and in Basic zones their pods."""
     named = _networks(connection, batch)
-    networks = hold_all(connection, list(dict.fromkeys(named)), "networkid")
+    networks = lock_entities(connection, list(dict.fromkeys(named)), "networkid")
     owners = {f"network {network.uuid}": networks[network.id]["account_id"] for network in named}
     require_all_access(connection, caller, owners)
-    pods = hold_all(connection, given_refs(batch, "podid"), "podid", shared=True)
+    pods = lock_entities(connection, given_refs(batch, "podid"), "podid", shared=True)
     types = vlan_ip_ranges.network_types(connection, {row["zone_id"] for row in networks.values()})
     return [
         _guest_place(given, network, networks[network.id], pods, types)

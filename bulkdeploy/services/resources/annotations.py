@@ -11,7 +11,7 @@ from bulkdeploy.domain.compatibility import MANAGEMENT_SERVER_ID
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
-from bulkdeploy.services.live_entities import ONE, hold, only_row
+from bulkdeploy.services.live_entities import ONE, lock_entity, only_row
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.resources import annotations
@@ -54,7 +54,7 @@ def read_annotation(connection: Connection, caller: Caller, ref: EntityRef) -> M
         InvalidParameter: the annotation was deleted.
         PermissionDenied: the caller may not see the annotation.
     """
-    hold(connection, ref)
+    lock_entity(connection, ref)
     page = annotations.list_annotations(connection, caller, {"id": ref}, ONE)
     if not page.rows:
         raise PermissionDenied(f"{caller.username} does not have permission to operate with annotation {ref.uuid}")
@@ -68,7 +68,7 @@ def remove_annotation(connection: Connection, caller: Caller, ref: EntityRef) ->
         InvalidParameter: the annotation was deleted already.
         PermissionDenied: the caller is neither the author nor a root admin.
     """
-    row = hold(connection, ref)
+    row = lock_entity(connection, ref)
     if not caller.is_root_admin and row["user_id"] != caller.user_id:
         raise PermissionDenied(
             "Only administrators or entity owner users can delete annotations, "
@@ -85,7 +85,7 @@ def update_visibility(connection: Connection, caller: Caller, ref: EntityRef, *,
     Raises:
         InvalidParameter: the annotation was deleted.
     """
-    hold(connection, ref)
+    lock_entity(connection, ref)
     change_row(connection, ref, {"admins_only": admins_only})
     record_event(connection, caller, EventType.ANNOTATION_UPDATE, f"changed visibility of annotation {ref.uuid}")
 

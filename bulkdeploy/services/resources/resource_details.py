@@ -11,7 +11,7 @@ from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.services.jobs.done_jobs import done_with_success
-from bulkdeploy.services.live_entities import hold
+from bulkdeploy.services.live_entities import lock_entity
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.resource_tags import NETWORK, SNAPSHOT, VOLUME, ZONE
@@ -79,7 +79,7 @@ def _owner(connection: Connection, caller: Caller, resource_type: str, ref: Enti
     """Lock a resource and return the id of the account that owns it. A zone is treated as owned by the caller."""
     if ref.entity is not ENTITIES[resource_type] or ref.removed:
         raise InvalidParameter("resourceid", str(ref.uuid), f"there is no {resource_type} with this id")
-    row: Mapping[str, Any] = hold(connection, ref, "resourceid", shared=True)
+    row: Mapping[str, Any] = lock_entity(connection, ref, "resourceid", shared=True)
     account_id: int | None = row.get("account_id")
     if account_id is not None:
         require_access(connection, caller, account_id, f"{resource_type} {ref.uuid}")

@@ -11,7 +11,7 @@ from bulkdeploy.domain.errors import InvalidParameter, PermissionDenied, Resourc
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.services.jobs.done_jobs import done_with_object, done_with_success
-from bulkdeploy.services.live_entities import deleted_events, hold_all, subject
+from bulkdeploy.services.live_entities import deleted_events, lock_entities, subject
 from bulkdeploy.services.ownership import (
     NO_OWNER,
     NamedOwner,
@@ -66,7 +66,7 @@ def create_affinity_groups(connection: Connection, caller: Caller, batch: Sequen
     return made
 
 
-def done(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
+def finished_group_job(connection: Connection, caller: Caller, ref: EntityRef) -> JobTicket:
     """Return the finished job of a call that created an affinity group. Its result is the group."""
     about = subject(KIND, ref)
     seen = as_found_by_id(connection, caller)
@@ -85,7 +85,7 @@ def delete_affinity_groups(
         PermissionDenied: the caller may not access one of the groups, or the named owner does not own one of them.
         ResourceInUse: a zone, pod, cluster or host is dedicated by one of the groups.
     """
-    rows = hold_all(connection, groups)
+    rows = lock_entities(connection, groups)
     account_ids = [rows[group.id]["account_id"] for group in groups]
     of_accounts = {}
     for group, account_id in zip(groups, account_ids, strict=True):

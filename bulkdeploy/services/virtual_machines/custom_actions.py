@@ -29,7 +29,7 @@ from bulkdeploy.domain.virtual_machines.custom_actions import (
 from bulkdeploy.drivers.abilities.custom_actions import CustomActions
 from bulkdeploy.provisioning.kinds.virtual_machines.run_custom_action import RUN_CUSTOM_ACTION
 from bulkdeploy.services.abilities import require_ability
-from bulkdeploy.services.live_entities import hold
+from bulkdeploy.services.live_entities import lock_entity
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.store.jobs.events import record_event
@@ -115,7 +115,7 @@ def update_custom_action(connection: Connection, caller: Caller, ref: EntityRef,
     Raises:
         InvalidParameter: the action was deleted, or a parameter of the action violates a rule.
     """
-    hold(connection, ref)
+    lock_entity(connection, ref)
     columns = _columns(given)
     if given.get("allowedroletypes"):
         columns["role_types"] = _role_types(given["allowedroletypes"])
@@ -147,7 +147,7 @@ def delete_custom_action(connection: Connection, caller: Caller, ref: EntityRef)
     Raises:
         InvalidParameter: the action was deleted.
     """
-    hold(connection, ref)
+    lock_entity(connection, ref)
     remove_rows(connection, [ref])
     record_event(connection, caller, EventType.CUSTOM_ACTION_DELETE, f"deleted custom action {ref.name}")
 

@@ -22,7 +22,7 @@ from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.passwords import new_guest_password
 from bulkdeploy.services.system import Cipher, System
-from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, shown, vm_reference
 from bulkdeploy.store.jobs.job_results import ENCRYPTED_PASSWORD
 from bulkdeploy.store.virtual_machines.virtual_machine_changes import takes_passwords, update_vm
 
@@ -53,7 +53,7 @@ def reset_password(
                 "id", str(vm.uuid), "it was deployed from a template that is not password enabled"
             )
         result = with_password(connection, system.cipher, vm, given)
-        return done_with_object(connection, caller, COMMAND, VM_KEY, result, about(vm))
+        return done_with_object(connection, caller, COMMAND, VM_KEY, result, vm_reference(vm))
 
 
 def with_password(connection: Connection, cipher: Cipher, vm: EntityRef, given: str | None) -> Mapping[str, Any]:

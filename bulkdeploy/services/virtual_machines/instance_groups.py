@@ -36,7 +36,7 @@ def create_instance_group(
     if ref is None:
         raise _taken(name, owner)
     text = f"made instance group {name}"
-    record_event(connection, caller, EventType.INSTANCE_GROUP_CREATE, text, _about(ref), owner)
+    record_event(connection, caller, EventType.INSTANCE_GROUP_CREATE, text, _group_reference(ref), owner)
     return _row(connection, caller, ref)
 
 
@@ -54,7 +54,7 @@ def update_instance_group(
         if not rename_entity(connection, ref, name):
             raise _taken(name, owner)
         text = f"renamed instance group {row.name} to {name}"
-        record_event(connection, caller, EventType.INSTANCE_GROUP_UPDATE, text, _about(ref), owner)
+        record_event(connection, caller, EventType.INSTANCE_GROUP_UPDATE, text, _group_reference(ref), owner)
     return _row(connection, caller, ref)
 
 
@@ -71,7 +71,7 @@ def delete_instance_groups(connection: Connection, caller: Caller, groups: Seque
     record_events(connection, caller, deleted_events(EventType.INSTANCE_GROUP_DELETE, KIND, groups, owners))
 
 
-def _about(ref: EntityRef) -> Instance:
+def _group_reference(ref: EntityRef) -> Instance:
     return Instance(KIND, ref.id, ref.uuid)
 
 

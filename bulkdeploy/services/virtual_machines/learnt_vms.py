@@ -432,11 +432,11 @@ class _Following:
                     continue
                 seen.add(nic.uuid)
                 if _different({name: columns[name] for name in ADDRESSED}, row):
-                    changed.append(_given(columns, row["id"]))
+                    changed.append(_given_address(columns, row["id"]))
         gone += [row["id"] for uuid, row in there.items() if uuid not in seen and row["vm_id"] in learnt]
         store.remove_nics(self._connection, gone)
         kept = free_given_addresses(
-            self._connection, [*(_given(columns, None) for columns in new), *changed], self._is_of_cloud
+            self._connection, [*(_given_address(columns, None) for columns in new), *changed], self._is_of_cloud
         )
         outside = {(one.network_id, one.ip) for one in kept}
         for columns in new:
@@ -552,7 +552,7 @@ ADDRESSED = ("ip_address", "mac_address")
 """Columns of nics that the other cloud may change."""
 
 
-def _given(columns: Mapping[str, Any], nic_id: int | None) -> GivenAddress:
+def _given_address(columns: Mapping[str, Any], nic_id: int | None) -> GivenAddress:
     return GivenAddress(
         nic_id,
         columns["network_id"],

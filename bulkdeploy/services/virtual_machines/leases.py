@@ -74,7 +74,7 @@ def expire_lease(connection: Connection, *, system: System, vm_id: int) -> None:
     elif row.state != VmState.STOPPED or lock_vm(connection, vm_id).has_job:
         stop_virtual_machine(connection, system, caller, vm, forced=False)
     text = f"the lease of Vm {row.name} expired: {row.lease_action}"
-    record_event(connection, caller, EventType.VM_LEASE_EXPIRED, text, _about(row))
+    record_event(connection, caller, EventType.VM_LEASE_EXPIRED, text, _vm_reference(row))
 
 
 def postpone_expiry(connection: Connection, *, system: System, vm_id: int, why: str) -> None:
@@ -86,12 +86,12 @@ def postpone_expiry(connection: Connection, *, system: System, vm_id: int, why: 
     store.postpone_lease(connection, vm_id, read_configuration(connection).number(RETRY_INTERVAL))
     text = f"the lease of Vm {row.name} expired, and {row.lease_action} was rejected: {why}"
     caller = owning_caller(connection, row.account_id)
-    record_event(connection, caller, EventType.VM_LEASE_EXPIRED, text, _about(row))
+    record_event(connection, caller, EventType.VM_LEASE_EXPIRED, text, _vm_reference(row))
 
 
 def _ref(row: Row[Any]) -> EntityRef:
     return EntityRef(Entity.VIRTUAL_MACHINE, row.id, row.uuid, row.name)
 
 
-def _about(row: Row[Any]) -> Instance:
+def _vm_reference(row: Row[Any]) -> Instance:
     return Instance("VirtualMachine", row.id, row.uuid)

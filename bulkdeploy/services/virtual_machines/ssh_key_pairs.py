@@ -69,7 +69,7 @@ def register_ssh_key_pairs(
         connection,
         caller,
         (
-            Happened(event_type, f"added key pair {ref.name}", _about(ref), owner)
+            Happened(event_type, f"added key pair {ref.name}", _key_pair_reference(ref), owner)
             for ref, owner in zip(made, owners, strict=True)
         ),
     )
@@ -86,7 +86,10 @@ def replace_public_keys(connection: Connection, caller: Caller, changes: Sequenc
     refs = [ref for ref, _ in changes]
     happened = [
         Happened(
-            EventType.SSH_KEY_PAIR_REGISTER, f"replaced the public key of key pair {row.name}", _about(ref), owner
+            EventType.SSH_KEY_PAIR_REGISTER,
+            f"replaced the public key of key pair {row.name}",
+            _key_pair_reference(ref),
+            owner,
         )
         for ref, (row, owner) in zip(refs, lock_all_own(connection, caller, refs, NOUN), strict=True)
     ]
@@ -118,5 +121,5 @@ def _public_key(given: str) -> dict[str, str]:
         ) from None
 
 
-def _about(ref: EntityRef) -> Instance:
+def _key_pair_reference(ref: EntityRef) -> Instance:
     return Instance(KIND, ref.id, ref.uuid)

@@ -77,7 +77,7 @@ def changing(
     if any(getattr(row, name) != getattr(seen, name) for name in DECISIVE):
         raise TransactionConflict
     yield row, owner
-    record_event(connection, caller, change.event_type, f"{change.verb} Vm {row.name}", about(vm), owner)
+    record_event(connection, caller, change.event_type, f"{change.verb} Vm {row.name}", vm_reference(vm), owner)
 
 
 def count(connection: Connection, owner: Owner, amounts: ResourceAmounts) -> None:
@@ -97,7 +97,7 @@ def compute_of(row: Row[Any]) -> ResourceAmounts:
     return ResourceAmounts(user_vm=1, cpu=row.cpu_number, memory_mib=row.memory_mib)
 
 
-def about(vm: EntityRef) -> Instance:
+def vm_reference(vm: EntityRef) -> Instance:
     """Return the reference to a VM that jobs and events store."""
     return Instance(InstanceType.VIRTUAL_MACHINE, vm.id, vm.uuid)
 

@@ -22,7 +22,7 @@ from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
-from bulkdeploy.services.virtual_machines.virtual_machine_changes import about, shown
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import shown, vm_reference
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.virtual_machines.guests import lock_vm
@@ -75,6 +75,6 @@ def _change(
 
     if not is_changed_now(connection, kind, vm, seen.account_id, change_row):
         return submit(connection, system, caller, vm, kind, params, parameter=OF_VM)
-    record_event(connection, caller, kind.event_type, f"{kind.verb} Vm {seen.name}", about(vm), owner)
+    record_event(connection, caller, kind.event_type, f"{kind.verb} Vm {seen.name}", vm_reference(vm), owner)
     cmd = kind.cmd(is_root_admin=caller.is_root_admin)
-    return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+    return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), vm_reference(vm))

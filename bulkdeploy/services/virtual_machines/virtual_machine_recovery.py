@@ -21,7 +21,7 @@ from bulkdeploy.services.virtual_machines.virtual_machine_changes import (
 )
 from bulkdeploy.services.virtual_machines.virtual_machines import require_right
 from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmChange, VmOperation
-from bulkdeploy.store.networks.nics import find_taken_names, hold_names
+from bulkdeploy.store.networks.nics import find_taken_names, reserve_names
 from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
 
 RECOVER = Change(EventType.VM_RECOVER, "recover", frozenset({VmState.DESTROYED}))
@@ -46,7 +46,7 @@ def recover_virtual_machine(connection: Connection, caller: Caller, vm: EntityRe
     with changing(connection, caller, vm, RECOVER, counts) as (row, _):
         if find_taken_names(connection, [row.id]):
             raise _name_taken(row)
-        hold_names(connection, [row.id])
+        reserve_names(connection, [row.id])
         rows.update_vm(connection, vm.id, RECOVERED)
         return shown(connection, vm)
 
@@ -78,6 +78,6 @@ def _prepare_recovery(
         return VmChange(RECOVER.event_type, RECOVERED, amounts)
 
     def hold(connection: Connection, changed: Sequence[Row[Any]]) -> None:
-        hold_names(connection, [vm.id for vm in changed])
+        reserve_names(connection, [vm.id for vm in changed])
 
     return PreparedVms(work_of, hold)

@@ -25,7 +25,7 @@ from bulkdeploy.services.deployments.deployment_sizes import vm_sizes
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
-from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing, shown
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, shown, vm_reference
 from bulkdeploy.services.virtual_machines.virtual_machines import find_unready, submit
 from bulkdeploy.services.virtual_machines.vm_work import PreparedVms, VmChange, VmJob, VmOperation, VmWork
 from bulkdeploy.store.accounts.owners import owners_by_id
@@ -167,7 +167,9 @@ def scale_virtual_machine(
         with changing(connection, caller, vm, SCALE_STOPPED, new.counts) as (row, owner):
             update_vm(connection, vm.id, new.columns(connection, row, owner))
             cmd = SCALE.cmd(is_root_admin=caller.is_root_admin)
-            return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+            return done_with_object(
+                connection, caller, cmd, "virtualmachine", shown(connection, vm), vm_reference(vm)
+            )
     owner = require_access(connection, caller, seen.account_id, f"virtual machine {vm.uuid}")
     columns = new.columns(connection, seen, owner)
     if may_move:

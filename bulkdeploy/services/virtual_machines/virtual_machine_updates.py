@@ -30,16 +30,16 @@ from bulkdeploy.services.virtual_machines.guest_passwords import with_password
 from bulkdeploy.services.virtual_machines.leases import changed_lease
 from bulkdeploy.services.virtual_machines.virtual_machine_changes import (
     Change,
-    about,
     changing,
     shown,
+    vm_reference,
 )
 from bulkdeploy.services.virtual_machines.virtual_machine_sizes import SIZE_DETAILS
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.deployments.deployment_facts import names_in_use, read_networks
 from bulkdeploy.store.deployments.deployment_rows import ensure_instance_group
 from bulkdeploy.store.ledger.placed_vms import lock_affinity_groups
-from bulkdeploy.store.networks.nics import hold_name
+from bulkdeploy.store.networks.nics import reserve_name
 from bulkdeploy.store.virtual_machines import virtual_machine_changes as rows
 
 STOPPED = frozenset({VmState.STOPPED})
@@ -143,7 +143,7 @@ def _take_name(connection: Connection, row: Row[Any], name: str) -> None:
     if names_in_use(connection, [name], rows.network_ids_of(connection, row.id)):
         raise InvalidParameter("name", name, "another virtual machine in the network's domain has this host name")
     if row.state not in GONE:
-        hold_name(connection, row.id, name)
+        reserve_name(connection, row.id, name)
 
 
 def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str] | None:
@@ -223,7 +223,7 @@ def reset_ssh_key(
             result = with_password(connection, system.cipher, vm, None)
         else:
             result = shown(connection, vm)
-        return done_with_object(connection, caller, cmd, "virtualmachine", result, about(vm))
+        return done_with_object(connection, caller, cmd, "virtualmachine", result, vm_reference(vm))
 
 
 def reset_user_data(
@@ -273,7 +273,7 @@ def update_affinity_groups(
         lock_affinity_groups(connection, chosen)
         rows.replace_affinity_groups(connection, row.id, chosen)
         cmd = f"{COMMANDS}.affinitygroup.UpdateVMAffinityGroupCmd"
-        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), about(vm))
+        return done_with_object(connection, caller, cmd, "virtualmachine", shown(connection, vm), vm_reference(vm))
 
 
 def user_data_of(connection: Connection, caller: Caller, vm: EntityRef) -> Mapping[str, Any]:

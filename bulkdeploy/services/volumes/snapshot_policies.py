@@ -82,7 +82,7 @@ def create_policy(connection: Connection, system: System, caller: Caller, reques
         },
     )
     text = f"made snapshot policy {policy.name} of volume {volume.name}"
-    record_event(connection, caller, EventType.SNAPSHOT_POLICY_CREATE, text, _about(policy), owner)
+    record_event(connection, caller, EventType.SNAPSHOT_POLICY_CREATE, text, _policy_reference(policy), owner)
     return policy
 
 
@@ -99,9 +99,9 @@ def update_policy(connection: Connection, caller: Caller, ref: EntityRef, *, dis
         next_run = schedule.next_after(read_clock(connection))
         store.update_policy(connection, ref.id, {"display": display, "next_run": next_run, "retry_at": None})
     text = f"updated snapshot policy {policy.interval_type} of a volume"
-    record_event(connection, caller, EventType.SNAPSHOT_POLICY_UPDATE, text, _about(ref), owner)
+    record_event(connection, caller, EventType.SNAPSHOT_POLICY_UPDATE, text, _policy_reference(ref), owner)
     row = store.read_policy(connection, ref.id)
-    return done_with_object(connection, caller, UPDATE_CLASS, "snapshotpolicy", row, _about(ref))
+    return done_with_object(connection, caller, UPDATE_CLASS, "snapshotpolicy", row, _policy_reference(ref))
 
 
 def delete_policies(connection: Connection, caller: Caller, refs: Sequence[EntityRef]) -> None:
@@ -115,7 +115,7 @@ def delete_policies(connection: Connection, caller: Caller, refs: Sequence[Entit
     store.remove_policies(connection, [policy.id for policy in policies])
     for ref, owner in zip(refs, owners, strict=True):
         text = f"deleted snapshot policy {ref.name} of a volume"
-        record_event(connection, caller, EventType.SNAPSHOT_POLICY_DELETE, text, _about(ref), owner)
+        record_event(connection, caller, EventType.SNAPSHOT_POLICY_DELETE, text, _policy_reference(ref), owner)
 
 
 def take_snapshot(connection: Connection, *, system: System, policy_id: int, volume_id: int) -> None:
@@ -219,5 +219,5 @@ def _owned_policies(
     return [found[ref.id] for ref in refs], owners
 
 
-def _about(policy: EntityRef) -> Instance:
+def _policy_reference(policy: EntityRef) -> Instance:
     return Instance("SnapshotPolicy", policy.id, policy.uuid)

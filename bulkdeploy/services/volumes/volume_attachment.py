@@ -22,7 +22,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
-from bulkdeploy.services.volumes.volumes import about, owned_volume, volume_row
+from bulkdeploy.services.volumes.volumes import owned_volume, volume_reference, volume_row
 from bulkdeploy.store.deployments.deployment_facts import read_disk_offering
 from bulkdeploy.store.jobs.events import record_event
 from bulkdeploy.store.virtual_machines.guests import lock_vm
@@ -61,7 +61,9 @@ def attach_volume(
         require_device_parameters(system.drivers, seen.hypervisor, offering.details, "id", str(ref.uuid))
     change = partial(attach, connection, volume, vm.id, device_id)
     if is_changed_now(connection, ATTACH_VOLUME, vm, seen.account_id, change):
-        return done(connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}")
+        return finished_volume_job(
+            connection, caller, ref, ATTACH_VOLUME, f"attached volume {volume.name} to Vm {seen.name}"
+        )
     params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid), "device_id": device_id}
     return submit(connection, system, caller, vm, ATTACH_VOLUME, params, parameter=OF_VM)
 
@@ -106,14 +108,20 @@ def detach_volume(
         return row
 
     if is_changed_now(connection, DETACH_VOLUME, of_vm, seen.account_id, change):
-        return done(connection, caller, ref, DETACH_VOLUME, f"detached volume {volume.name} from Vm {seen.name}")
+        return finished_volume_job(
+            connection, caller, ref, DETACH_VOLUME, f"detached volume {volume.name} from Vm {seen.name}"
+        )
     params = {"volume_id": ref.id, "volume_uuid": str(ref.uuid)}
     return submit(connection, system, caller, of_vm, DETACH_VOLUME, params, check, parameter=OF_VM)
 
 
-def done(connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str) -> JobTicket:
+def finished_volume_job(
+    connection: Connection, caller: Caller, ref: EntityRef, kind: JobKind, text: str
+) -> JobTicket:
     """Record the event of a changed volume, and return the ticket of a finished job whose result is the volume."""
     owner = owned_volume(connection, caller, ref)[1]
-    record_event(connection, caller, kind.event_type, text, about(ref), owner)
+    record_event(connection, caller, kind.event_type, text, volume_reference(ref), owner)
     cmd = kind.cmd(is_root_admin=caller.is_root_admin)
-    return done_with_object(connection, caller, cmd, "volume", volume_row(connection, caller, ref), about(ref))
+    return done_with_object(
+        connection, caller, cmd, "volume", volume_row(connection, caller, ref), volume_reference(ref)
+    )

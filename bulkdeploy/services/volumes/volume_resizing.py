@@ -28,7 +28,7 @@ from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.device_changes import is_changed_now
 from bulkdeploy.services.virtual_machines.virtual_machines import submit
-from bulkdeploy.services.volumes.volume_attachment import OF_VM, done
+from bulkdeploy.services.volumes.volume_attachment import OF_VM, finished_volume_job
 from bulkdeploy.services.volumes.volumes import owned_volume
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.deployments import deployment_facts as facts
@@ -58,12 +58,12 @@ def resize_volume(
         ResourceUnavailable: the volume's pool has too little free capacity.
     """
     volume, owner = owned_volume(connection, caller, ref)
-    new = _wanted(connection, owner, volume, size_gib, offering)
+    new = _requested_size(connection, owner, volume, size_gib, offering)
     _check_shrink(volume, new, shrink_ok=shrink_ok)
     if volume.vm_id is None:
         check_resizable(volume, new, None)
         resize(connection, volume, new)
-        return _done(connection, caller, ref, volume, new)
+        return _finished_job(connection, caller, ref, volume, new)
     seen = store.read_vm(connection, volume.vm_id)
     require_access(connection, caller, seen.account_id, f"virtual machine {seen.uuid}")
     of_vm = EntityRef(Entity.VIRTUAL_MACHINE, seen.id, seen.uuid, seen.name)
@@ -74,11 +74,11 @@ def resize_volume(
         require_ability(system.drivers, seen.hypervisor, ShrinkingVolumes, "id", str(ref.uuid))
         return by_job(partial(_check_shrinkable, volume=volume, new=new))
     if is_changed_now(connection, RESIZE_VOLUME, of_vm, seen.account_id, partial(_change, connection, volume, new)):
-        return _done(connection, caller, ref, volume, new)
+        return _finished_job(connection, caller, ref, volume, new)
     return by_job(partial(_check_no_snapshots, volume=volume))
 
 
-def _wanted(
+def _requested_size(
     connection: Connection, owner: Owner, volume: Row[Any], size_gib: int | None, offering: EntityRef | None
 ) -> VolumeSize:
     """Return the requested size. The volume's present disk offering is ignored if it is given."""
@@ -174,6 +174,8 @@ def _change(connection: Connection, volume: Row[Any], new: VolumeSize) -> Row[An
     return row
 
 
-def _done(connection: Connection, caller: Caller, ref: EntityRef, volume: Row[Any], new: VolumeSize) -> JobTicket:
+def _finished_job(
+    connection: Connection, caller: Caller, ref: EntityRef, volume: Row[Any], new: VolumeSize
+) -> JobTicket:
     text = f"resized volume {volume.name} from {volume.size_bytes} to {new.size_bytes} bytes"
-    return done(connection, caller, ref, RESIZE_VOLUME, text)
+    return finished_volume_job(connection, caller, ref, RESIZE_VOLUME, text)

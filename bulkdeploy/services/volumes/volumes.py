@@ -81,10 +81,10 @@ def create_volume(
         **({} if uuid is None else {"uuid": uuid}),
     )
     text = f"made volume {ref.name} of {size_bytes} bytes"
-    record_event(connection, caller, EventType.VOLUME_CREATE, text, about(ref), owner)
+    record_event(connection, caller, EventType.VOLUME_CREATE, text, volume_reference(ref), owner)
     row = volume_row(connection, caller, ref)
     cmd = f"{COMMANDS}.CreateVolumeCmd"
-    return done_with_object(connection, caller, cmd, "volume", row, about(ref), created=True)
+    return done_with_object(connection, caller, cmd, "volume", row, volume_reference(ref), created=True)
 
 
 def update_volume(
@@ -110,9 +110,11 @@ def update_volume(
             raise InvalidParameter("id", str(ref.uuid), rule)
     store.update_volume(connection, row.id, values)
     text = f"changed {', '.join(sorted(values)) or 'nothing'} of volume {row.name}"
-    record_event(connection, caller, EventType.VOLUME_UPDATE, text, about(ref), owner)
+    record_event(connection, caller, EventType.VOLUME_UPDATE, text, volume_reference(ref), owner)
     cmd = class_for(UPDATE_COMMAND_CLASS, is_root_admin=caller.is_root_admin)
-    return done_with_object(connection, caller, cmd, "volume", volume_row(connection, caller, ref), about(ref))
+    return done_with_object(
+        connection, caller, cmd, "volume", volume_row(connection, caller, ref), volume_reference(ref)
+    )
 
 
 def delete_volume(connection: Connection, caller: Caller, ref: EntityRef) -> None:
@@ -137,7 +139,9 @@ def destroy_volume(connection: Connection, caller: Caller, ref: EntityRef) -> Jo
     shown = volume_row(connection, caller, ref)
     may_be_left = _remove(connection, caller, ref, EventType.VOLUME_DESTROY)
     row = {**shown, "state": DESTROYED if may_be_left else EXPUNGED, "destroyed": may_be_left}
-    return done_with_object(connection, caller, f"{COMMANDS}.DestroyVolumeCmd", "volume", row, about(ref))
+    return done_with_object(
+        connection, caller, f"{COMMANDS}.DestroyVolumeCmd", "volume", row, volume_reference(ref)
+    )
 
 
 def owned_volume(
@@ -170,7 +174,7 @@ def volume_row(connection: Connection, caller: Caller, ref: EntityRef) -> Mappin
     return page.rows[0]
 
 
-def about(ref: EntityRef) -> Instance:
+def volume_reference(ref: EntityRef) -> Instance:
     """Return the reference to a volume that jobs and events store."""
     return Instance("Volume", ref.id, ref.uuid)
 
@@ -183,7 +187,7 @@ def _remove(connection: Connection, caller: Caller, ref: EntityRef, event_type: 
     check_deletable(row, "id")
     if not destroy_volumes(connection, [row.id]):
         raise TransactionConflict
-    record_event(connection, caller, event_type, f"deleted volume {row.name}", about(ref), owner)
+    record_event(connection, caller, event_type, f"deleted volume {row.name}", volume_reference(ref), owner)
     return row.pool_id is not None
 
 

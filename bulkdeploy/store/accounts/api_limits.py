@@ -35,7 +35,7 @@ def count_call(connection: Connection, account_id: int, interval_seconds: int) -
         },
     ).returning(api_calls.c.calls, _age())
     row = connection.execute(counted).one()
-    return CallCount(row.calls, _left(interval_seconds, row.age))
+    return CallCount(row.calls, _remaining_ms(interval_seconds, row.age))
 
 
 def current_count(connection: Connection, account_id: int, interval_seconds: int) -> CallCount:
@@ -48,7 +48,7 @@ def current_count(connection: Connection, account_id: int, interval_seconds: int
     ).one_or_none()
     if row is None or not 0 <= row.age < interval_seconds:
         return CallCount(0, interval_seconds * 1000)
-    return CallCount(row.calls, _left(interval_seconds, row.age))
+    return CallCount(row.calls, _remaining_ms(interval_seconds, row.age))
 
 
 def forget_calls(connection: Connection, account_id: int | None) -> None:
@@ -62,5 +62,5 @@ def _age() -> ColumnElement[float]:
     return cast(extract("epoch", func.clock_timestamp() - api_calls.c.interval_began), Double).label("age")
 
 
-def _left(interval_seconds: int, age: float) -> int:
+def _remaining_ms(interval_seconds: int, age: float) -> int:
     return max(0, round((interval_seconds - age) * 1000))

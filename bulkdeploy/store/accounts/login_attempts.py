@@ -35,7 +35,7 @@ def count_attempt(connection: Connection, subject: str, delay: Delay) -> int:
     return 0
 
 
-def take_back(connection: Connection, subject: str) -> None:
+def uncount_failure(connection: Connection, subject: str) -> None:
     """Decrease the count of a subject's failed attempts by one, but not below zero."""
     mine = update(login_attempts).where(attempt.subject == subject, attempt.failures > 0)
     connection.execute(mine.values(failures=attempt.failures - 1))

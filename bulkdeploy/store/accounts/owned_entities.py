@@ -67,21 +67,21 @@ def insert_entity(connection: Connection, entity: Entity, **values: Any) -> Enti
 
 
 def find_by_name(
-    connection: Connection, entity: Entity, account_id: int, name: str, *, keep: bool = False
+    connection: Connection, entity: Entity, account_id: int, name: str, *, for_share: bool = False
 ) -> EntityRef | None:
     """Return the account's live object with exactly this name, or None if there is none.
 
-    With ``keep``, the object's row is locked, so that the object cannot be deleted until the transaction ends.
+    With ``for_share``, the object's row is locked, so that the object cannot be deleted until the transaction ends.
     """
-    return find_by_names(connection, entity, [(account_id, name)], keep=keep).get((account_id, name))
+    return find_by_names(connection, entity, [(account_id, name)], for_share=for_share).get((account_id, name))
 
 
 def find_by_names(
-    connection: Connection, entity: Entity, names: Collection[tuple[int, str]], *, keep: bool = False
+    connection: Connection, entity: Entity, names: Collection[tuple[int, str]], *, for_share: bool = False
 ) -> dict[tuple[int, str], EntityRef]:
     """Return live objects by account id and exact name. Names that an account does not have are omitted.
 
-    With ``keep``, the rows are locked, so that the objects cannot be deleted until the transaction ends.
+    With ``for_share``, the rows are locked, so that the objects cannot be deleted until the transaction ends.
     """
     if not names:
         return {}
@@ -93,7 +93,7 @@ def find_by_names(
     )
     query = query.order_by(table.c.id)
     found: dict[tuple[int, str], EntityRef] = {}
-    for row in connection.execute(query.with_for_update(read=True) if keep else query):
+    for row in connection.execute(query.with_for_update(read=True) if for_share else query):
         found.setdefault((row.account_id, row.name), EntityRef(entity, row.id, row.uuid, row.name))
     return found
 
@@ -102,7 +102,7 @@ def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int
     """Return the live rows of entities of one kind by internal id, locked until the end of the transaction."""
     if not refs:
         return {}
-    return lock_live(connection, SOURCES[refs[0].entity].table, {ref.id for ref in refs}, whole=True)
+    return lock_live(connection, SOURCES[refs[0].entity].table, {ref.id for ref in refs}, all_columns=True)
 
 
 def rename_entity(connection: Connection, ref: EntityRef, name: str) -> bool:

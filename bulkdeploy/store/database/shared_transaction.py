@@ -33,7 +33,7 @@ MOST_WAIT = "250ms"
 """So long a lock is waited for in the turn: longer than most transactions hold one, and short for who waits."""
 
 
-class Apart(Exception):
+class MustRunAlone(Exception):
     """Raised in a shared transaction if some of its requests must run alone, in transactions of their own.
 
     ``entries`` are the positions of these requests. The shared transaction is rolled back.
@@ -65,8 +65,8 @@ class SharedTransaction(Generic[T, R]):
         engine: the database.
         work: processes the requests in a transaction of ``run_transaction`` and returns one result per request. If
             it raises for a single request, ``run`` raises the same error. If it raises for several requests, all of
-            them are rolled back, and the requests of ``Apart``, or all of them after another error, run alone. An
-            error of the commit is raised for all requests.
+            them are rolled back, and the requests of ``MustRunAlone``, or all of them after another error,
+            run alone. An error of the commit is raised for all requests.
     """
 
     def __init__(self, engine: Engine, work: Callable[[Connection, Sequence[T]], Sequence[R]]) -> None:
@@ -103,7 +103,7 @@ class SharedTransaction(Generic[T, R]):
             attempt = _Attempt(self._work, [requests[number] for number in together])
             try:
                 results = run_transaction(self._engine, attempt)
-            except Apart as apart:
+            except MustRunAlone as apart:
                 for at in apart.entries:
                     outcomes[together[at]].is_apart = True
                 together = [number for number in together if not outcomes[number].is_apart]
@@ -143,12 +143,12 @@ class _Attempt(Generic[T, R]):
         self._tries, self.is_done = self._tries + 1, False
         transaction = transaction_of(connection)
         if self._tries > MOST_TRIES or transaction.lock_tries:
-            raise Apart(range(len(self._requested)))
+            raise MustRunAlone(range(len(self._requested)))
         transaction.turn_timeout = MOST_WAIT
         try:
             results = self._work(connection, self._requested)
         except BegunAnew:
-            raise Apart(range(len(self._requested))) from None
+            raise MustRunAlone(range(len(self._requested))) from None
         if len(results) != len(self._requested):
             raise TypeError(f"{len(results)} results of {len(self._requested)} calls")
         self.is_done = True

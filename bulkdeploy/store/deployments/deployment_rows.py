@@ -124,7 +124,7 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
     """
     if name is None:
         return None
-    found = find_by_name(connection, Entity.INSTANCE_GROUP, owner.account_id, name, keep=True)
+    found = find_by_name(connection, Entity.INSTANCE_GROUP, owner.account_id, name, for_share=True)
     if found is None:
         found = insert_entity(connection, Entity.INSTANCE_GROUP, name=name, account_id=owner.account_id)
     if found is None:

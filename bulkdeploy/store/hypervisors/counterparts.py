@@ -12,7 +12,7 @@ from bulkdeploy.store.networks.given_addresses import GivenAddress, nics_of, wri
 _FIND = text("SELECT attempt, root_uuid FROM counterparts WHERE uuid = :uuid")
 
 
-def find(connection: Connection, uuid: UUID) -> Row[Any] | None:
+def find_counterpart(connection: Connection, uuid: UUID) -> Row[Any] | None:
     """Return the attempt number and the root volume of a VM or volume, or None if nothing is recorded."""
     return connection.execute(_FIND, {"uuid": uuid}).first()
 
@@ -23,7 +23,7 @@ _NOTE = text(
 )
 
 
-def note(connection: Connection, uuid: UUID, root_uuid: UUID | None) -> Row[Any]:
+def record_counterpart(connection: Connection, uuid: UUID, root_uuid: UUID | None) -> Row[Any]:
     """Record an upstream deployment attempt, with its root volume if known; return the attempt and root volume."""
     return connection.execute(_NOTE, {"uuid": uuid, "root": root_uuid}).one()
 
@@ -34,7 +34,7 @@ _SPEND = text(
 )
 
 
-def spend(connection: Connection, uuid: UUID, attempt: int) -> None:
+def begin_next_attempt(connection: Connection, uuid: UUID, attempt: int) -> None:
     """Begin the next attempt, which has no root volume yet. Nothing changes if a later attempt is recorded."""
     connection.execute(_SPEND, {"uuid": uuid, "next": attempt + 1})
 

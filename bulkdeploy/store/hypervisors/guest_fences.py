@@ -111,7 +111,7 @@ _KEEP = text(
 )
 
 
-def keep(connection: Connection, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> bool:
+def store_details(connection: Connection, guest_uuid: UUID, details: Mapping[str, Any], fence: int) -> bool:
     """Replace the stored details of a guest with a recorded fence. Empty details delete the stored ones.
 
     Returns False, and changes nothing, if a higher fence was used.
@@ -123,7 +123,7 @@ def keep(connection: Connection, guest_uuid: UUID, details: Mapping[str, Any], f
 _KEPT = text("SELECT guest_uuid, host_uuid, destination_uuid, details FROM guest_fences WHERE details IS NOT NULL")
 
 
-def kept(connection: Connection) -> Sequence[Row[Any]]:
+def guests_with_details(connection: Connection) -> Sequence[Row[Any]]:
     """Return the guests with stored details."""
     return connection.execute(_KEPT).all()
 

@@ -23,8 +23,8 @@ USABLE, DISABLED, MAINTENANCE, LOST = "u", "d", "m", "l"
 """A host that is up and enabled; that is disabled; in or before maintenance; that is not up."""
 
 
-def _share(part: ColumnElement[Any], whole: ColumnElement[Any]) -> ColumnElement[int]:
-    share = cast(func.round(part * literal(float(PER_CENT)) / func.nullif(whole, 0)), BigInteger)
+def _share(part: ColumnElement[Any], total: ColumnElement[Any]) -> ColumnElement[int]:
+    share = cast(func.round(part * literal(float(PER_CENT)) / func.nullif(total, 0)), BigInteger)
     return func.least(func.coalesce(share, 0), PER_CENT)
 
 

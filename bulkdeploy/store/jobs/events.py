@@ -89,13 +89,14 @@ def delete_events(connection: Connection, ids: Collection[int]) -> None:
 class Happened:
     """The text of an event about a completed action.
 
-    ``about`` is the object that the action changed. ``owner`` is the owner of this object and of the event; if it
-    is None, the caller owns the event.
+    Attributes:
+        instance: the object that the action changed, or None.
+        owner: the owner of that object and of the event; if None, the caller owns the event.
     """
 
     event_type: EventType
     description: str
-    about: Instance | None = None
+    instance: Instance | None = None
     owner: Owner | None = None
 
 
@@ -116,9 +117,9 @@ def _write(connection: Connection, happened: Iterable[Happened], account_id: int
             "description": one.description,
             "account_id": account_id if one.owner is None else one.owner.account_id,
             "user_id": user_id,
-            "resource_type": None if one.about is None else one.about.type,
-            "resource_id": None if one.about is None else one.about.id,
-            "resource_uuid": None if one.about is None else one.about.uuid,
+            "resource_type": None if one.instance is None else one.instance.type,
+            "resource_id": None if one.instance is None else one.instance.id,
+            "resource_uuid": None if one.instance is None else one.instance.uuid,
         }
         for one in happened
     ]
@@ -131,14 +132,14 @@ def record_event(
     caller: Caller,
     event_type: EventType,
     description: str,
-    about: Instance | None = None,
+    instance: Instance | None = None,
     owner: Owner | None = None,
 ) -> None:
     """Insert an event about an action of the caller.
 
-    ``about`` is the object that the action changed. If ``owner`` is None, the caller owns the event.
+    ``instance`` is the object that the action changed. If ``owner`` is None, the caller owns the event.
     """
-    record_events(connection, caller, [Happened(event_type, description, about, owner)])
+    record_events(connection, caller, [Happened(event_type, description, instance, owner)])
 
 
 def _filters() -> Filters:

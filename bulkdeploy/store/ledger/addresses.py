@@ -80,7 +80,7 @@ def take_addresses(
     for key, count in wanted.items():
         usable = [row for row in ranges if row.pod_id == key]
         if key is None and not usable:
-            usable = sorted(ranges, key=_left, reverse=True)
+            usable = sorted(ranges, key=_remaining_addresses, reverse=True)
         found = _take(connection, network_id, usable, count)
         if len(found) < count:
             raise InsufficientAddresses(network_name, count, len(found))
@@ -106,7 +106,7 @@ def missing_addresses(free: Mapping[int | None, int], pod_ids: Sequence[int]) ->
     return sum(max(count - free.get(pod, 0), 0) for pod, count in wanted.items())
 
 
-def _left(row: Row[tuple[object, ...]]) -> int:
+def _remaining_addresses(row: Row[tuple[object, ...]]) -> int:
     """Return how many addresses a range has above its cursor."""
     return int(IPv4Address(row.end_ip)) - int(IPv4Address(row.next_ip))
 

@@ -103,13 +103,13 @@ def insert_nic(
     return connection.execute(made.returning(nics.c.id, nics.c.uuid)).one()
 
 
-def hold_name(connection: Connection, vm_id: int, name: str) -> None:
+def reserve_name(connection: Connection, vm_id: int, name: str) -> None:
     """Reserve this name for the VM in all its networks, so that no other VM can get the name there."""
     live = update(nics).where(nics.c.vm_id == vm_id, nics.c.removed.is_(None))
     connection.execute(live.values(vm_name=name.lower()))
 
 
-def hold_names(connection: Connection, vm_ids: Collection[int]) -> None:
+def reserve_names(connection: Connection, vm_ids: Collection[int]) -> None:
     """Reserve the host name of each VM in all its networks, as ``hold_name`` does."""
     vm, nic = virtual_machines.c, nics.c
     held = update(nics).where(id_in(nic.vm_id, vm_ids), nic.vm_id == vm.id, nic.removed.is_(None))

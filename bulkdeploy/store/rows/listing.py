@@ -40,7 +40,7 @@ class Page:
     json: Callable[[tuple[Field, ...]], Sequence[str]] | None = None
 
 
-def whole(result: Any) -> Any:
+def read_all_rows(result: Any) -> Any:
     """Read all rows of a page into memory, so that the result no longer needs the connection.
 
     Otherwise the rows of a page are read while the response is sent. Other results are returned unchanged.
@@ -86,15 +86,15 @@ class _ReadInParts(Sequence[T]):
         return self._read([self._ids[index]])[self._ids[index]]
 
 
-def extended(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:
+def complete_lazily(rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> Sequence[Row]:
     """Return a lazy sequence of the rows as ``extend`` completes them.
 
     During an iteration ``extend`` gets at most ROWS_AT_ONCE rows at a time.
     """
-    return _Extended(rows, extend)
+    return _LazilyCompleted(rows, extend)
 
 
-class _Extended(Sequence[Row]):
+class _LazilyCompleted(Sequence[Row]):
     def __init__(self, rows: Sequence[Row], extend: Callable[[Sequence[Row]], Sequence[Row]]) -> None:
         self._rows, self._extend = rows, extend
 
@@ -114,7 +114,7 @@ class _Extended(Sequence[Row]):
 
     def __getitem__(self, index: int | slice) -> Row | Sequence[Row]:
         if isinstance(index, slice):
-            return _Extended(self._rows[index], self._extend)
+            return _LazilyCompleted(self._rows[index], self._extend)
         return self._extend([self._rows[index]])[0]
 
 

@@ -53,7 +53,7 @@ def insert_rows(connection: Connection, entity: Entity, rows: Sequence[Values]) 
     for row in complete if documents else ():
         row.update({name: orjson.dumps(row[name]).decode() for name in documents if name in row})
     try:
-        for alike in _alike(complete):
+        for alike in _groups_of_equal_columns(complete):
             copy_rows(connection, source.table, len(alike), columns_from([complete[at] for at in alike]))
     except UniqueViolation as error:
         raise NameTaken from error
@@ -77,19 +77,19 @@ def lock_live(
     *conditions: ColumnElement[bool],
     order: ColumnElement[Any] | None = None,
     shared: bool = False,
-    whole: bool = False,
+    all_columns: bool = False,
 ) -> dict[int, Row[Any]]:
     """Lock live rows of a table until the transaction ends, and return them by internal id. Other ids are omitted.
 
     The rows are locked in ascending order of their ids, or in another ``order``. Other transactions may still
-    insert rows that refer to them by a foreign key, unless ``whole`` is set. Several transactions may have a
+    insert rows that refer to them by a foreign key, unless ``all_columns`` is set. Several transactions may have a
     ``shared`` lock at the same time.
     """
     query = select(table).where(id_in(table.c.id, ids), *conditions)
     if "removed" in table.c:
         query = query.where(table.c.removed.is_(None))
     query = query.order_by(table.c.id if order is None else order)
-    rows = connection.execute(query.with_for_update(read=shared, key_share=not (shared or whole)))
+    rows = connection.execute(query.with_for_update(read=shared, key_share=not (shared or all_columns)))
     return {row.id: row for row in rows}
 
 
@@ -118,7 +118,7 @@ def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Value
         NameTaken: a live row of the same kind already has one of the new names.
     """
     given = [(ref, values) for ref, values in changes if values]
-    for alike in _alike([values for _, values in given]):
+    for alike in _groups_of_equal_columns([values for _, values in given]):
         ref, values = given[alike[0]]
         table = SOURCES[ref.entity].table.name
         # A record set of the table's own type: PostgreSQL reads each value as its column's.
@@ -152,7 +152,7 @@ def columns_of(fields: Fields, given: Values, never_empty: Container[str] = ()) 
     empty text counts as not given.
     """
     return own_uuid(given) | {
-        column.name: _kept(given[name], nullable=bool(column.nullable))
+        column.name: _stored_value(given[name], nullable=bool(column.nullable))
         for name, column in fields.items()
         if name in given and isinstance(column, Column) and not (given[name] == "" and name in never_empty)
     }
@@ -210,18 +210,18 @@ def what_hangs_on(connection: Connection, children: Contents, parent_ids: Collec
     return found
 
 
-def _alike(rows: Sequence[Values]) -> list[list[int]]:
+def _groups_of_equal_columns(rows: Sequence[Values]) -> list[list[int]]:
     """Return the positions of the rows in groups that set the same columns."""
     columns = [tuple(sorted(row)) for row in rows]
     order = sorted(range(len(rows)), key=columns.__getitem__)
     return [list(group) for _, group in groupby(order, key=columns.__getitem__)]
 
 
-def _kept(value: Any, *, nullable: bool) -> Any:
+def _stored_value(value: Any, *, nullable: bool) -> Any:
     if isinstance(value, EntityRef):
         return value.id
     if isinstance(value, tuple):
-        return [_kept(one, nullable=False) for one in value]
+        return [_stored_value(one, nullable=False) for one in value]
     return None if value == "" and nullable else value
 
 

@@ -102,10 +102,10 @@ class Visibility:
         return is_project if self.projects is ProjectScope.ONLY else ~is_project
 
 
-def with_owner(things: FromClause, account_id: ColumnElement[Any]) -> FromClause:
-    """Return ``things`` joined with their account, its domain, and the account's project if there is one."""
+def with_owner(rows_source: FromClause, account_id: ColumnElement[Any]) -> FromClause:
+    """Return ``rows_source`` joined with the owning account, its domain, and its project if it has one."""
     return (
-        things.join(accounts, accounts.c.id == account_id)
+        rows_source.join(accounts, accounts.c.id == account_id)
         .join(domains, domains.c.id == accounts.c.domain_id)
         .outerjoin(projects, projects.c.account_id == accounts.c.id)
     )

@@ -98,7 +98,7 @@ _NOTE_LET_GO = (
 )
 
 
-def note_let_go(connection: Connection, vm_id: int) -> None:
+def record_released_guest(connection: Connection, vm_id: int) -> None:
     """Record that a VM's guest is unmanaged on purpose, with its addresses and its volumes."""
     for statement in _NOTE_LET_GO:
         connection.execute(statement, {"vm": vm_id})
@@ -126,7 +126,7 @@ def forget_guests(connection: Connection, guests: Collection[UUID]) -> None:
     connection.execute(query, {"guests": list(guests)})
 
 
-def guests_let_go(connection: Connection) -> set[UUID]:
+def released_guests(connection: Connection) -> set[UUID]:
     """Return the guests that run without a VM row on purpose, because unmanageVirtualMachine released them."""
     return set(connection.execute(text("SELECT guest_uuid FROM unmanaged_guests WHERE let_go")).scalars())
 

@@ -202,7 +202,7 @@ def security_groups_part(fields: Fields) -> Select[Any]:
 
 
 def affinity_groups_part(fields: Fields) -> Select[Any]:
-    """Return the query for the field ``affinitygroup`` of VMs, as a part of JSON texts."""
+    """Return the SQL query that creates the field ``affinitygroup`` of VMs as JSON text."""
     query, vm_id = _affinity_groups(), vm_affinity_groups.c.vm_id
     lists = partial(array, columns=columns_of(query), order=affinity_groups.c.id)
     return _by_vm(query.where(vm_id == _any_vm()), vm_id, members(fields, {}, {"affinitygroup": lists}))

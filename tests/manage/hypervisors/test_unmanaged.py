@@ -16,7 +16,7 @@ from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
 from bulkdeploy.provisioning.kinds.virtual_machines.stop_virtual_machine import STOP
 from bulkdeploy.services.virtual_machines.unmanaged.adoption import Adoption, adopt
-from bulkdeploy.services.virtual_machines.unmanaged.letting_go import let_go
+from bulkdeploy.services.virtual_machines.unmanaged.letting_go import unmanage_vm
 from bulkdeploy.services.virtual_machines.unmanaged.unmanaged_instances import find_unmanaged
 from bulkdeploy.store.database.engine import read_only
 from tests.support.hypervisors.drivers import always
@@ -239,11 +239,11 @@ def test_a_guest_that_was_let_go_is_left_alone(fleet: Fleet) -> None:
     fleet.run()
     vm, other = fleet.vms()
     fleet.change(
-        let_go, fleet.caller, always(fleet.driver), EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name)
+        unmanage_vm, fleet.caller, always(fleet.driver), EntityRef(Entity.VIRTUAL_MACHINE, vm.id, vm.uuid, vm.name)
     )
     assert run(fleet, "audit").exit_code == 0
     assert [(guest["id"], guest["letgo"]) for guest in unmanaged(fleet)["guests"]] == [(str(vm.uuid), True)]
-    assert "let go by unmanageVirtualMachine" in run(fleet, "unmanaged", "list").stdout
+    assert "released by unmanageVirtualMachine" in run(fleet, "unmanaged", "list").stdout
     for action in ("adopt", "remove"):
         run(fleet, "unmanaged", action, "--all", *(["--yes"] if action == "remove" else []))
         assert set(fleet.guests()) == {vm.uuid, other.uuid}

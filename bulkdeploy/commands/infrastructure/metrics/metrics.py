@@ -29,7 +29,7 @@ from bulkdeploy.store.configuration.configurations import Configuration, read_co
 from bulkdeploy.store.hypervisors.usage import FULL_SHARE
 from bulkdeploy.store.infrastructure.metrics import metrics
 from bulkdeploy.store.infrastructure.metrics.metrics import PlaceFigures
-from bulkdeploy.store.rows.listing import Page, extended
+from bulkdeploy.store.rows.listing import Page, complete_lazily
 
 Row = Mapping[str, Any]
 Extend = Callable[[Call, Sequence[Row]], Sequence[Row]]
@@ -248,7 +248,7 @@ def _as_requested(call: Call, row: Row) -> Row:
 def _listing(base: Command, extend: Extend, extra_arguments: Mapping[str, Any]) -> Callable[[Call], Page]:
     def list_with_metrics(call: Call) -> Page:
         page: Page = base.handler(replace(call, arguments={**call.arguments, **extra_arguments}))
-        return Page(extended(page.rows, partial(extend, call)), page.count)
+        return Page(complete_lazily(page.rows, partial(extend, call)), page.count)
 
     return list_with_metrics
 

@@ -14,7 +14,7 @@ from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.drivers.abilities.storage_units import StorageUnits
 from bulkdeploy.services.abilities import require_ability
-from bulkdeploy.services.infrastructure.storage.storage_units import SeenUnit, look
+from bulkdeploy.services.infrastructure.storage.storage_units import SeenUnit, storage_units_of
 from bulkdeploy.store.infrastructure.storage import storage_units as store
 from bulkdeploy.store.rows.listing import Page
 
@@ -52,7 +52,9 @@ def list_storage_units(call: Call) -> Page:
     if host is not None and hosts:
         require_ability(call.system.drivers, hosts[0].hypervisor, StorageUnits, "hostid", str(host.uuid))
     page = paging(call)
-    seen = look(call.give_back_connection(), call.system.drivers, hosts, timeout_s=call.system.driver_timeout_s)
+    seen = storage_units_of(
+        call.give_back_connection(), call.system.drivers, hosts, timeout_s=call.system.driver_timeout_s
+    )
     rows = [row for row in map(as_row, seen) if _matches(call, row)]
     end = None if page.limit is None else page.offset + page.limit
     return Page(rows[page.offset : end], len(rows))

@@ -37,7 +37,9 @@ class ChangePowerPassword(JobSteps[PlaceWork]):
         failure = self.tools.power.change_password(row, password, timeout_s)
         if failure is not None and not self._is_changed(row, encrypted, timeout_s):
             return self.failed(work, INTERNAL_ERROR, failure.reason)
-        run_transaction(self.tools.engine, partial(_keep, host_id=row.host_id, encrypted=encrypted), POWER_COMMIT)
+        run_transaction(
+            self.tools.engine, partial(_store_password, host_id=row.host_id, encrypted=encrypted), POWER_COMMIT
+        )
         return Succeeded(UNCHANGED, {"hostid": str(row.host_uuid), "status": True})
 
     def _is_changed(self, row: Row[Any], encrypted: bytes, timeout_s: float) -> bool:
@@ -45,7 +47,7 @@ class ChangePowerPassword(JobSteps[PlaceWork]):
         return not isinstance(self.tools.power.read_state(row, timeout_s, password=encrypted), PowerError)
 
 
-def _keep(connection: Connection, *, host_id: int, encrypted: bytes) -> None:
+def _store_password(connection: Connection, *, host_id: int, encrypted: bytes) -> None:
     store.set_password(connection, host_id, encrypted)
 
 

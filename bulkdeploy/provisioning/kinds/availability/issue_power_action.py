@@ -19,7 +19,7 @@ from bulkdeploy.provisioning.assignment import PlaceWork
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.outcome import INTERNAL_ERROR, UNCHANGED, Outcome, Succeeded
 from bulkdeploy.provisioning.power_calls import read_bmc_and_timeout
-from bulkdeploy.provisioning.progress import note
+from bulkdeploy.provisioning.progress import save_progress
 from bulkdeploy.store.availability import out_of_band_management as store
 from bulkdeploy.store.database.engine import run_transaction
 
@@ -61,7 +61,7 @@ class IssuePowerAction(JobSteps[PlaceWork]):
         return Succeeded(UNCHANGED, {**shown, "action": action.value, "status": True, "description": text})
 
     def _begin(self, connection: Connection, *, work: PlaceWork) -> None:
-        note(connection, work.job, {**work.job.progress, BEGUN: True}, self.tools.lease_seconds)
+        save_progress(connection, work.job, {**work.job.progress, BEGUN: True}, self.tools.lease_seconds)
 
 
 ISSUE_POWER_ACTION = JobKind(

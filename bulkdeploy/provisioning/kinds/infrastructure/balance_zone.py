@@ -20,7 +20,7 @@ from bulkdeploy.provisioning.child_jobs import make_child_jobs
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import FROM_HOST, HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Paused, Succeeded
-from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, save_progress, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.scheduling.balance import BalanceScope, plan_zone_balance
 from bulkdeploy.store.database.engine import run_transaction
@@ -69,7 +69,7 @@ class BalanceZone(JobSteps[PlaceWork]):
             without_vms=made.failed_vms,
         )
         progress = {BEFORE: plan.before.total, **job.progress, AFTER: plan.before.total}
-        note(connection, job, progress, self.tools.lease_seconds)
+        save_progress(connection, job, progress, self.tools.lease_seconds)
         moves = {move.vm_id: move.to_host_id for moves in plan.sets for move in moves}
         if planned is not None:
             moves = _next_turn(planned, vms_with_child_jobs(connection, job.id))

@@ -45,7 +45,7 @@ from bulkdeploy.provisioning.outcome import (
     Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, note, pause, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, pause, save_progress, why_overdue
 from bulkdeploy.queue.job_queue import INTERACTIVE, JobMessage
 from bulkdeploy.scheduling.moves import STARTING, VmMove, try_moves
 from bulkdeploy.store.availability.out_of_band_management import read_used_bmc
@@ -144,7 +144,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
             " evacuateHost with force=true"
         )
         record_alerts(connection, [Alert(AlertType.HOST, what)])
-        note(connection, work.job, {**work.job.progress, ALERTED: True}, self.tools.lease_seconds)
+        save_progress(connection, work.job, {**work.job.progress, ALERTED: True}, self.tools.lease_seconds)
 
     def _fence(self, work: PlaceWork) -> DriverError | PowerError | None:
         """Stop all guests on the host, by its management controller or driver. Return None, or the error.
@@ -176,7 +176,7 @@ class EvacuateHost(JobSteps[PlaceWork]):
         waiting = _jobs_under_way(connection, job, involved)  # first: what ended since is among those left
         left = _to_start(connection, job, involved)
         moving = count_moves(connection, job.id)
-        note(connection, job, {**job.progress, FENCED: True, INVOLVED: involved}, self.tools.lease_seconds)
+        save_progress(connection, job, {**job.progress, FENCED: True, INVOLVED: involved}, self.tools.lease_seconds)
         if not (left or moving or waiting):
             return Succeeded(UNCHANGED)
         if OVERDUE in job.progress:

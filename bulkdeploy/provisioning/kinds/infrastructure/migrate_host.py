@@ -17,7 +17,7 @@ from bulkdeploy.provisioning.child_jobs import make_child_jobs, planned_host
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, JobSteps
 from bulkdeploy.provisioning.kinds.virtual_machines.migrate_virtual_machine import FROM_HOST, HOST, MIGRATE
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Paused, Succeeded
-from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, save_progress, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
@@ -59,7 +59,7 @@ class MigrateHost(JobSteps[PlaceWork]):
             return self.failed(work, RESOURCE_UNAVAILABLE, why)
         vms = self._lock_some(connection, left, moving)
         made = _move(connection, work, vms)
-        note(connection, job, {**job.progress, VMS: sorted({*left} - {*vms})}, self.tools.lease_seconds)
+        save_progress(connection, job, {**job.progress, VMS: sorted({*left} - {*vms})}, self.tools.lease_seconds)
         return Paused(LOOK_AGAIN_S, {}, made)
 
     def _lock_some(self, connection: Connection, left: list[int], moving: int) -> dict[int, Instance]:

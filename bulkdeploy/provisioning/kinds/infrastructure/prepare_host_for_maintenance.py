@@ -31,7 +31,7 @@ from bulkdeploy.provisioning.outcome import (
     Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, save_progress, why_overdue
 from bulkdeploy.queue.job_queue import JobMessage
 from bulkdeploy.store.configuration.configurations import read_configuration
 from bulkdeploy.store.database.engine import run_transaction
@@ -80,7 +80,7 @@ class PrepareHostForMaintenance(JobSteps[PlaceWork]):
         if not left.to_move and not left.moving and len(left.failures) == left.claims:
             return self._not_emptied(work, f"{left.claims} VM(s) could not be moved", left)
         made = _move_some(connection, work, left)
-        note(connection, job, job.progress, self.tools.lease_seconds)
+        save_progress(connection, job, job.progress, self.tools.lease_seconds)
         return Paused(LOOK_AGAIN_S, job.progress, made)
 
     def _not_emptied(self, work: PlaceWork, why: str, left: LeavingVms) -> Failed:

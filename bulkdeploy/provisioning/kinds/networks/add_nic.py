@@ -20,7 +20,7 @@ from bulkdeploy.provisioning.device_changes import (
 )
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import UNCHANGED
-from bulkdeploy.scheduling.nics import add_nic, take_back
+from bulkdeploy.scheduling.nics import add_nic, undo_nic
 from bulkdeploy.store.deployments.deployment_facts import read_networks
 
 NIC_ID = "nic_id"
@@ -40,9 +40,9 @@ class AddNic(GiveDevice):
         return {DEVICE: str(nic.uuid), NIC_ID: nic.id}
 
     @override
-    def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
+    def undo_claim(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
         del work
-        take_back(connection, claimed[NIC_ID])
+        undo_nic(connection, claimed[NIC_ID])
 
 
 ADD_NIC = JobKind(

@@ -42,7 +42,7 @@ from bulkdeploy.provisioning.outcome import (
     Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, note, noted_failure, pause, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, noted_failure, pause, save_progress, why_overdue
 from bulkdeploy.scheduling.migrate import claim_destination, find_destination
 from bulkdeploy.scheduling.place import NoPlace
 from bulkdeploy.scheduling.replace import replace_place
@@ -151,7 +151,7 @@ class MigrateVirtualMachine(VmSteps):
         return None
 
     def _look(self, move: _Move, host: HostAddress) -> PowerState | DriverError | None:
-        return self.tools.calls.look(move.work, host)
+        return self.tools.calls.state_on_host(move.work, host)
 
     def _begin(self, work: Assignment) -> _Move | Outcome:
         if HOST in work.job.params:
@@ -259,7 +259,7 @@ class MigrateVirtualMachine(VmSteps):
 
     def _claimed(self, connection: Connection, job: LeasedJob) -> _Move:
         """Renew the lease, and return the migration whose destination was just claimed."""
-        note(connection, job, job.progress, self.tools.lease_seconds)
+        save_progress(connection, job, job.progress, self.tools.lease_seconds)
         return _read_moves(connection, [job])[job.id]
 
 

@@ -55,7 +55,7 @@ class RepairVirtualMachine(VmSteps):
             return self._starter.run(work, pinned=False)
         if OVERDUE in work.job.progress:
             return self.failed(work, RESOURCE_UNAVAILABLE, why_overdue(work.job.progress), _left(work))
-        seen = self.tools.calls.find(work)
+        seen = self.tools.calls.find_copies(work)
         if isinstance(seen, DriverError):
             return self._again(work, seen)
         hosts = self._addresses(seen)

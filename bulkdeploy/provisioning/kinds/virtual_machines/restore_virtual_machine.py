@@ -28,7 +28,7 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, note, pause
+from bulkdeploy.provisioning.progress import OVERDUE, pause, save_progress
 from bulkdeploy.provisioning.starting import STARTER_FAILPOINTS, starter_of_existing_vms
 from bulkdeploy.provisioning.stopping import STILL_RUNNING, STOPPED
 from bulkdeploy.scheduling.place import NoPlace, Place, plan_stopped_vm
@@ -112,7 +112,7 @@ class RestoreVirtualMachine(VmSteps):
         )
         if isinstance(place, NoPlace):
             return place
-        job = note(connection, work.job, {FITS: True}, self.tools.lease_seconds)
+        job = save_progress(connection, work.job, {FITS: True}, self.tools.lease_seconds)
         return read_assignment(connection, job)
 
     def _replace(self, connection: Connection, *, work: Assignment, new: NewRootDisk) -> Assignment:
@@ -134,7 +134,7 @@ class RestoreVirtualMachine(VmSteps):
                 replace_root_volume(connection, work.vm_id, volume_uuid, new)
         else:
             replace_root_volume(connection, work.vm_id, volume_uuid, new)
-        job = note(connection, work.job, progress, self.tools.lease_seconds)
+        job = save_progress(connection, work.job, progress, self.tools.lease_seconds)
         return read_assignment(connection, job)
 
 

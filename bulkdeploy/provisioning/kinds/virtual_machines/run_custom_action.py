@@ -21,7 +21,7 @@ from bulkdeploy.processes.failpoints import Failpoint
 from bulkdeploy.provisioning.assignment import Assignment
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult, VmSteps
 from bulkdeploy.provisioning.outcome import UNCHANGED, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import note
+from bulkdeploy.provisioning.progress import save_progress
 from bulkdeploy.store.database.engine import run_transaction
 
 BEGUN = "begun"
@@ -53,7 +53,7 @@ class RunCustomAction(VmSteps):
         return _ended(action, printed, is_done=True)
 
     def _begin(self, connection: Connection, *, work: Assignment) -> None:
-        note(connection, work.job, {**work.job.progress, BEGUN: True}, self.tools.lease_seconds)
+        save_progress(connection, work.job, {**work.job.progress, BEGUN: True}, self.tools.lease_seconds)
 
 
 def _ended(action: dict[str, Any], details: str, *, is_done: bool) -> Succeeded:

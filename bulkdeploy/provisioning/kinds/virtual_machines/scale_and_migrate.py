@@ -78,7 +78,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
         here = replace(work, host=work.host if arrived else source)
         if here.host is None or here.host_is_off:
             return self.failed(work, RESOURCE_UNAVAILABLE, DECLARED_OFF, ENDED)
-        seen = self.tools.calls.look(here, here.host)
+        seen = self.tools.calls.state_on_host(here, here.host)
         if isinstance(seen, DriverError) and seen.may_pass:
             return pause(work, None)
         if seen is not PowerState.RUNNING:
@@ -139,7 +139,7 @@ class ScaleAndMigrate(ScaleVirtualMachine):
 
         Returns True if the host cannot be queried now, and False if the driver rejects the query.
         """
-        seen = self.tools.calls.look(work, host)
+        seen = self.tools.calls.state_on_host(work, host)
         if isinstance(seen, DriverError):
             return seen.may_pass
         return seen is PowerState.RUNNING

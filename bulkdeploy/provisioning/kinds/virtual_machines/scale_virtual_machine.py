@@ -36,7 +36,14 @@ from bulkdeploy.provisioning.outcome import (
     Outcome,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, is_tried_again, note, noted_failure, pause, why_overdue
+from bulkdeploy.provisioning.progress import (
+    OVERDUE,
+    is_tried_again,
+    noted_failure,
+    pause,
+    save_progress,
+    why_overdue,
+)
 from bulkdeploy.scheduling.growth import why_not_grow
 from bulkdeploy.scheduling.reasons import why_not
 from bulkdeploy.store.accounts.owners import owners_by_id
@@ -101,7 +108,7 @@ class ScaleVirtualMachine(VmSteps):
             return Succeeded(self.grown)
         if is_tried_again(work, again):
             return pause(work, failure)
-        runs = work.host is not None and self.tools.calls.look(work, work.host) is PowerState.RUNNING
+        runs = work.host is not None and self.tools.calls.state_on_host(work, work.host) is PowerState.RUNNING
         why = f"{again}; and undoing the change: {left}. The guest may be resized in part: stop and start the VM"
         return self.failed(work, RESOURCE_UNAVAILABLE, why, self.grown if runs else self.not_grown)
 
@@ -145,7 +152,7 @@ class ScaleVirtualMachine(VmSteps):
             return False
         hosts = self.hosts_of(work)
         return bool(hosts) and all(
-            self.tools.calls.look(work, host) in (None, PowerState.STOPPED) for host in hosts
+            self.tools.calls.state_on_host(work, host) in (None, PowerState.STOPPED) for host in hosts
         )
 
     def _grow(self, connection: Connection, *, work: Assignment) -> Assignment | Failed:
@@ -175,7 +182,7 @@ class ScaleVirtualMachine(VmSteps):
             add_amounts(connection, owner, more)
         update_vm(connection, row.id, {name: new[name] for name in COLUMNS})
         progress = {**work.job.progress, OLD: {name: getattr(row, name) for name in COLUMNS}}
-        return read_assignment(connection, note(connection, work.job, progress, self.tools.lease_seconds))
+        return read_assignment(connection, save_progress(connection, work.job, progress, self.tools.lease_seconds))
 
 
 def sized(guest: GuestSpec, sizes: Mapping[str, Any]) -> GuestSpec:

@@ -23,7 +23,7 @@ from bulkdeploy.provisioning.outcome import (
     Paused,
     Succeeded,
 )
-from bulkdeploy.provisioning.progress import OVERDUE, note, why_overdue
+from bulkdeploy.provisioning.progress import OVERDUE, save_progress, why_overdue
 from bulkdeploy.provisioning.starting import (
     PINS,
     STARTER_FAILPOINTS,
@@ -79,7 +79,7 @@ class StartVirtualMachine(VmSteps):
         if isinstance(place, NoPlace):
             return place
         claim_place(connection, place)
-        note(connection, work.job, work.job.progress, self.tools.lease_seconds)
+        save_progress(connection, work.job, work.job.progress, self.tools.lease_seconds)
         limits = DriverLimits.of(read_configuration(connection))
         return with_host(connection, read_assignment(connection, work.job), limits)
 

@@ -24,7 +24,7 @@ from bulkdeploy.provisioning.device_changes import (
 )
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import UNCHANGED
-from bulkdeploy.scheduling.volume_attachment import attach, take_back
+from bulkdeploy.scheduling.volume_attachment import attach, undo_attachment
 from bulkdeploy.store.volumes.volume_changes import READY, take_volume
 
 STATE = "state"
@@ -45,7 +45,7 @@ class AttachVolume(GiveDevice):
         attach(connection, volume, work.vm_id, work.job.params["device_id"])
         return {DEVICE: str(volume.uuid), STATE: volume.state, HAS_PLACE: volume.pool_id is not None}
 
-    def wanted(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
+    def changed_guest(self, work: Assignment, claimed: Mapping[str, Any]) -> GuestSpec:
         """Return the guest's specification with the new volume.
 
         A volume that was attached to a guest before is marked so that it is not created again.
@@ -65,8 +65,8 @@ class AttachVolume(GiveDevice):
         return self.tools.calls.remove_unused_volume(work, volume.pool_uuid, volume.uuid)
 
     @override
-    def take_back(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
-        take_back(connection, _volume(connection, work), state=claimed[STATE], has_place=claimed[HAS_PLACE])
+    def undo_claim(self, connection: Connection, work: Assignment, claimed: Mapping[str, Any]) -> None:
+        undo_attachment(connection, _volume(connection, work), state=claimed[STATE], has_place=claimed[HAS_PLACE])
 
 
 def _volume(connection: Connection, work: Assignment) -> Row[Any]:

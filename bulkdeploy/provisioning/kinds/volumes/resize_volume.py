@@ -24,7 +24,7 @@ from bulkdeploy.provisioning.device_changes import DEVICE_STATES, DeviceChange
 from bulkdeploy.provisioning.held_leases import keep_lease
 from bulkdeploy.provisioning.job_kind import JobKind, JobResult
 from bulkdeploy.provisioning.outcome import RESOURCE_UNAVAILABLE, UNCHANGED, Outcome, Succeeded
-from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, note, noted_failure, why_overdue
+from bulkdeploy.provisioning.progress import FAILURE, OVERDUE, noted_failure, save_progress, why_overdue
 from bulkdeploy.scheduling.volume_resizing import VolumeSize, check_resizable, is_for_hypervisor, resize
 from bulkdeploy.store.database.engine import run_transaction
 from bulkdeploy.store.volumes.volume_changes import take_volume
@@ -75,12 +75,12 @@ class ResizeVolume(DeviceChange):
                     self._write_size(work, old)
                 return self.failed(work, RESOURCE_UNAVAILABLE, str(failure))
         if not grows:
-            self._write_size(work, _wanted(work))
+            self._write_size(work, _requested_size(work))
         return Succeeded(UNCHANGED)
 
     def _begin(self, connection: Connection, *, work: Assignment) -> Assignment:
         """Write changes that need no hypervisor; otherwise claim the additional size and note the old size."""
-        params, new = work.job.params, _wanted(work)
+        params, new = work.job.params, _requested_size(work)
         volume = take_volume(connection, params["volume_id"])
         if volume is None or volume.vm_id != work.vm_id:
             raise InvalidParameter("id", params["volume_uuid"], "the volume is no longer attached to the VM")
@@ -108,10 +108,10 @@ class ResizeVolume(DeviceChange):
         if volume is not None:
             resize(connection, volume, size)
         progress = {name: value for name, value in work.job.progress.items() if name not in (OLD, FAILURE)}
-        note(connection, work.job, progress, self.tools.lease_seconds)
+        save_progress(connection, work.job, progress, self.tools.lease_seconds)
 
 
-def _wanted(work: Assignment) -> VolumeSize:
+def _requested_size(work: Assignment) -> VolumeSize:
     return VolumeSize(work.job.params["size_bytes"], work.job.params["disk_offering_id"])
 
 

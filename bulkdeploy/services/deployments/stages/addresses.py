@@ -25,7 +25,7 @@ def give_addresses(connection: Connection, calls: Sequence[DeployingCall], refus
         InsufficientAddresses: a network has too few free addresses.
         FewerVms: a network has too few free addresses, and the call accepts fewer VMs.
         InvalidParameter: a requested address is in use, or does not belong to the network.
-        Apart: some of several calls must be rejected.
+        MustRunAlone: some of several calls must be rejected.
     """
     networks = {network.id for each in calls for part in each.parts for network in part.spec.networks}
     if len(networks) > 1:

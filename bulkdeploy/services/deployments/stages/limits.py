@@ -22,7 +22,7 @@ def keep_within_limits(connection: Connection, calls: Sequence[DeployingCall], r
 
     Raises:
         ResourceLimitExceeded: the only call exceeds a limit, even with the smallest number of VMs that it accepts.
-        Apart: some of several calls must be rejected.
+        MustRunAlone: some of several calls must be rejected.
     """
     of_owner: dict[int, list[int]] = defaultdict(list)
     for number, call in enumerate(calls):

@@ -17,7 +17,7 @@ def give_names(
 
     Raises:
         InvalidParameter: the name that the only call requests is in use.
-        Apart: some of several calls must be rejected.
+        MustRunAlone: some of several calls must be rejected.
     """
     of_networks: dict[int, set[str]] = defaultdict(set)
     for number, each in enumerate(calls):

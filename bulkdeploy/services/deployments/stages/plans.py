@@ -61,7 +61,7 @@ def plan(
     Raises:
         InsufficientCapacity: fewer VMs fit than the only call accepts.
         ResourceUnavailable: the zone has no pool.
-        Apart: some of several calls must be rejected.
+        MustRunAlone: some of several calls must be rejected.
     """
     needs = [[placement_need(configuration, part.spec) for part in each.parts] for each in calls]
     kinds = [_kinds_of(each, wanted) for each, wanted in zip(calls, needs, strict=True)]
@@ -168,7 +168,7 @@ def _place_parts(each: DeployingCall, needs: Sequence[PlacementNeed], kinds: Kin
 def _why_refused(connection: Connection, need: PlacementNeed, kind: Planned, missing: str = "") -> str:
     """Return a text with the reasons why VMs of a kind could not be placed."""
     unfit = describe_unfit_destination(connection, need.host_id, kind.plan.excluded)
-    return _sentences(unfit, missing, *kind.said, in_words(kind.plan.limiting))
+    return _sentences(unfit, missing, *kind.allocator_texts, in_words(kind.plan.limiting))
 
 
 def _refusal(connection: Connection, each: DeployingCall, kinds: Kinds, fits: int) -> InsufficientCapacity:

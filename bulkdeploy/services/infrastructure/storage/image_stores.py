@@ -17,8 +17,8 @@ from bulkdeploy.services.live_entities import (
     ONE,
     changed,
     deleted_events,
-    hold,
-    hold_all,
+    lock_entities,
+    lock_entity,
     only_row,
     subject,
     unique_name,
@@ -46,7 +46,7 @@ def add_store(connection: Connection, caller: Caller, given: Arguments) -> Mappi
         raise InvalidParameter("url", url, "it must be an NFS export such as nfs://10.1.1.9/export/secondary")
     if "@" in parts.netloc or parts.query:
         raise InvalidParameter("url", url, "an NFS export must have neither a user nor parameters")
-    zone = hold(connection, given["zoneid"], "zoneid", shared=True)
+    zone = lock_entity(connection, given["zoneid"], "zoneid", shared=True)
     values = {
         "name": given.get("name", url),
         "zone_id": zone["id"],
@@ -69,7 +69,7 @@ def update_store(connection: Connection, caller: Caller, store: EntityRef, given
     values = {column: given[parameter] for parameter, column in CHANGEABLE.items() if parameter in given}
     if "name" in given:
         values["name"] = given["name"]
-    hold(connection, store)
+    lock_entity(connection, store)
     with unique_name("name", values.get("name"), ANOTHER):
         change_row(connection, store, values)
     text = f"changed image store {store.name}{changed(values)}"
@@ -82,7 +82,7 @@ def delete_stores(connection: Connection, caller: Caller, stores: Sequence[Entit
     Raises:
         InvalidParameter: one of the image stores was deleted.
     """
-    hold_all(connection, stores)
+    lock_entities(connection, stores)
     remove_rows(connection, stores)
     record_events(connection, caller, deleted_events(EventType.IMAGE_STORE_DELETE, KIND, stores))
 

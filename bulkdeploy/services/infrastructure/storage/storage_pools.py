@@ -28,8 +28,8 @@ from bulkdeploy.services.live_entities import (
     changed_events,
     deleted_events,
     given_refs,
-    hold,
-    hold_all,
+    lock_entities,
+    lock_entity,
     only_row,
     subject,
     unique_name,
@@ -70,10 +70,10 @@ def look_at_pools(connection: Connection, system: System, batch: Sequence[Argume
         ResourceUnavailable: the driver cannot access the storage.
     """
     found = clusters.facts_by_id(connection, {ref.id for ref in given_refs(batch, "clusterid")})
-    return [_seen(system, given, found) for given in batch]
+    return [_requested_pool(system, given, found) for given in batch]
 
 
-def _seen(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> SeenPool:
+def _requested_pool(system: System, given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> SeenPool:
     place, hypervisor = _place(given, found)
     values = {
         "zone_id": given["zoneid"].id,
@@ -94,9 +94,9 @@ def create_pools(connection: Connection, caller: Caller, batch: Sequence[SeenPoo
         InvalidParameter: a name is already used, or another pool of the zone uses the same storage.
     """
     zones = list(dict.fromkeys(pool.zone for pool in batch))
-    hold_all(connection, zones, "zoneid")  # alone: of two pools at once on one storage, one must see the other
+    lock_entities(connection, zones, "zoneid")  # alone: of two pools at once on one storage, one must see the other
     in_clusters = list(dict.fromkeys(pool.cluster for pool in batch if pool.cluster is not None))
-    hold_all(connection, in_clusters, "clusterid", shared=True)
+    lock_entities(connection, in_clusters, "clusterid", shared=True)
     in_use = storage_pools.storage_in_use(connection, [zone.id for zone in zones])
     for pool in batch:
         storage = (pool.zone.id, pool.values["ip_address"], pool.values["path"])
@@ -120,7 +120,7 @@ def update_pools(connection: Connection, caller: Caller, changes: Sequence[Chang
         InvalidParameter: a name is already used, a pool is neither Up nor Disabled, or a size is below the claims
             of volumes.
     """
-    rows = hold_all(connection, [pool for pool, _ in changes])
+    rows = lock_entities(connection, [pool for pool, _ in changes])
     configuration = read_configuration(connection)
     written = [(pool, _changed_columns(configuration, pool, rows[pool.id], given)) for pool, given in changes]
     with unique_name("name", changes[0][1].get("name"), OF_THE_ZONE):
@@ -158,7 +158,7 @@ def delete_pools(
         InvalidParameter: a pool is not in maintenance and ``forced`` is false, or a pool is a host's own disks.
         ResourceInUse: a pool has volumes, even if ``forced`` is true.
     """
-    rows = hold_all(connection, pools)
+    rows = lock_entities(connection, pools)
     volumes = storage_pools.count_volumes(connection, [pool.id for pool in pools])
     for pool in pools:
         row = rows[pool.id]
@@ -182,7 +182,7 @@ def enable_maintenance(connection: Connection, caller: Caller, pool: EntityRef) 
         InvalidParameter: the pool is in maintenance, or was deleted.
         ResourceInUse: VMs that are on a host have volumes in the pool. CloudStack would stop these VMs.
     """
-    if hold(connection, pool)["state"] not in (UP, DISABLED):
+    if lock_entity(connection, pool)["state"] not in (UP, DISABLED):
         raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is in maintenance already")
     if vms := storage_pools.count_vms_on_hosts(connection, pool.id):
         raise ResourceInUse(f"Storage pool {pool.name} is in use by {vms} VM(s) that run; stop them first")
@@ -195,7 +195,7 @@ def cancel_maintenance(connection: Connection, caller: Caller, pool: EntityRef) 
     Raises:
         InvalidParameter: the pool is not in maintenance, or was deleted.
     """
-    state = hold(connection, pool)["state"]
+    state = lock_entity(connection, pool)["state"]
     if state in (UP, DISABLED):
         raise InvalidParameter("id", str(pool.uuid), f"pool {pool.name} is in state {state}, not in maintenance")
     return _switched(connection, caller, pool, UP)

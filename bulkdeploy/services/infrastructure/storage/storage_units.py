@@ -57,7 +57,9 @@ class SeenUnit:
         return self.unit is not None and self.unit.is_healthy
 
 
-def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeout_s: float) -> list[SeenUnit]:
+def storage_units_of(
+    reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeout_s: float
+) -> list[SeenUnit]:
     """Return the storage units of these hosts, host by host.
 
     Hosts whose driver does not report storage units are left out.
@@ -91,7 +93,7 @@ def look(reading: Reading, drivers: Drivers, hosts: Sequence[Row[Any]], *, timeo
     return seen
 
 
-def find(
+def find_storage_unit(
     reading: Reading, drivers: Drivers, host: Row[Any], unit_type: str, name: str, *, timeout_s: float
 ) -> SeenUnit:
     """Return one storage unit of a host.
@@ -101,7 +103,7 @@ def find(
             unit of this type and name.
     """
     require_ability(drivers, host.hypervisor, StorageUnits, "host", host.name)
-    seen = look(reading, drivers, [host], timeout_s=timeout_s)
+    seen = storage_units_of(reading, drivers, [host], timeout_s=timeout_s)
     for one in seen:
         if one.unit is None:
             raise InvalidParameter("host", host.name, str(one.problem))
@@ -180,7 +182,7 @@ def _check_other_holders(
     who = f"{len(users)} VM(s) or detached volume(s) ({named_users})"
     if not others:
         raise ResourceInUse(f"{refused}the data of {who} exists nowhere else; move or remove these first")
-    seen = look(reading, drivers, others, timeout_s=timeout_s)
+    seen = storage_units_of(reading, drivers, others, timeout_s=timeout_s)
     holders = [one for one in seen if one.unit is None or one.unit.pool_uuid == pool.uuid]
     broken = [one for one in holders if not one.is_healthy]
     if broken or not holders:

@@ -17,7 +17,7 @@ from bulkdeploy.drivers.registry import Drivers
 from bulkdeploy.scheduling.vm_snapshots import check_no_snapshots_of_volumes
 from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_success
-from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, about, changing
+from bulkdeploy.services.virtual_machines.virtual_machine_changes import Change, changing, vm_reference
 from bulkdeploy.store.ledger.release import release_vms
 from bulkdeploy.store.locks import Lock, take_lock
 from bulkdeploy.store.virtual_machines import unmanaged_instances as store
@@ -28,7 +28,7 @@ UNMANAGE = Change(EventType.VM_UNMANAGE, "unmanage", frozenset({VmState.RUNNING}
 """A stopped VM has no guest that could be imported again, only volumes."""
 
 
-def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityRef) -> JobTicket:
+def unmanage_vm(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityRef) -> JobTicket:
     """Delete the rows of a running VM with its NICs and volumes, while the guest keeps running unmanaged.
 
     Afterwards the deleted row has another id. So the guest can be imported again under its id, and no late request
@@ -42,7 +42,7 @@ def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityR
     """
     take_lock(connection, Lock.UNMANAGED)
     iso = iso_of(connection, vm.id)
-    store.note_let_go(connection, vm.id)
+    store.record_released_guest(connection, vm.id)
     release_vms(connection, [vm.id])
     with changing(connection, caller, vm, UNMANAGE) as (row, _):
         check_no_snapshots_of_volumes(connection, vm.id, "id", vm.uuid)
@@ -51,4 +51,4 @@ def let_go(connection: Connection, caller: Caller, drivers: Drivers, vm: EntityR
             rule = f"ISO {iso.name} is in its drive; detachIso takes it out"
             raise InvalidParameter("id", str(vm.uuid), rule)
         store.remove_rows(connection, vm.id)
-    return done_with_success(connection, caller, COMMAND_CLASS, about(vm))
+    return done_with_success(connection, caller, COMMAND_CLASS, vm_reference(vm))

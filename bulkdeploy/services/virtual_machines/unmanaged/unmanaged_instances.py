@@ -42,7 +42,7 @@ class UnmanagedGuest:
 
     ``host`` is the row of the host (``store.hosts_of``), or None if the host is unknown. ``details`` is None if the
     hypervisor does not report details. ``volumes`` are the guest's volumes that exist. ``copies`` is the number of
-    hosts that have the guest. ``let_go`` is true if unmanageVirtualMachine deleted the guest's row.
+    hosts that have the guest. ``is_released`` is true if unmanageVirtualMachine deleted the guest's row.
     """
 
     guest: Guest
@@ -50,7 +50,7 @@ class UnmanagedGuest:
     details: GuestDetails | None
     volumes: tuple[RealVolume, ...]
     copies: int
-    let_go: bool = False
+    is_released: bool = False
 
     @property
     def name(self) -> str:
@@ -111,7 +111,7 @@ def find_unmanaged(
     with reading() as connection:
         volumes = store.known_volumes(connection)  # what was made while drivers listed is known by now
         hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
-        let_go = store.guests_let_go(connection)
+        released = store.released_guests(connection)
     copies = Counter(guest.uuid for guest, _ in guests)
     found = [
         UnmanagedGuest(
@@ -120,7 +120,7 @@ def find_unmanaged(
             details,
             tuple(there[uuid] for uuid in sorted(guest.volume_uuids) if uuid in there),
             copies[guest.uuid],
-            guest.uuid in let_go,
+            guest.uuid in released,
         )
         for guest, details in guests
     ]
