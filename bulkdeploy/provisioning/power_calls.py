@@ -108,7 +108,7 @@ class PowerCalls:
             time.sleep(LOOK_AGAIN_S)
         if failure is not None:
             return failure
-        return PowerError(row.host_name, f"it accepted OFF, but reports {state} after {timeout_s:g} s")
+        return PowerError(row.host_name, f"the controller accepted OFF, but reports {state} after {timeout_s:g} s")
 
     def _bmc(self, row: Row[Any]) -> Bmc:
         password = self._decrypt(row.password_encrypted)

@@ -105,5 +105,5 @@ def require_device_parameters(
         known = driver.device_parameters.get(device, frozenset())
         for name in sorted(wanted.keys() - known):
             names = ", ".join(f"{device}.{each}" for each in sorted(known)) or "none"
-            rule = f"driver {driver.name!r} of its hypervisor, {hypervisor}, does not know {device}.{name}"
-            raise InvalidParameter(parameter, value, f"{rule}: it knows {names}")
+            rule = f"driver {driver.name!r} of hypervisor {hypervisor} does not support {device}.{name}"
+            raise InvalidParameter(parameter, value, f"{rule}: the driver supports {names}")

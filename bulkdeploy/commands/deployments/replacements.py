@@ -110,7 +110,7 @@ def _roll_back(call: Call, ref: EntityRef, managed: Row[Any]) -> Mapping[str, An
     connection = call.connection
     last = store.last_replacement(connection, ref.id)
     if last is None:
-        raise InvalidParameter("id", str(ref.uuid), "its virtual machines were never replaced")
+        raise InvalidParameter("id", str(ref.uuid), "the virtual machines of this deployment were never replaced")
     if last.method == ReplaceMethod.RESTORE:
         _check_restored_back(connection, ref, managed.parameters, last.old_parameters)
     kept = {vm_id for vm_id, state in store.states_of_vms(connection, last.id).items() if state == store.PENDING}
@@ -149,7 +149,7 @@ def _pause(call: Call, ref: EntityRef) -> Mapping[str, Any]:
     """
     replacement = store.open_replacement(call.connection, ref.id)
     if replacement is None or replacement.state != ReplacementState.IN_PROGRESS:
-        raise InvalidParameter("id", str(ref.uuid), "it has no replacement in progress")
+        raise InvalidParameter("id", str(ref.uuid), "the deployment has no replacement in progress")
     changes = {"state": ReplacementState.PAUSED.value, "pause_at": [0, *replacement.pause_at]}
     store.update_replacement(call.connection, replacement.id, changes)
     return _shown(call.connection, ref)
@@ -189,7 +189,7 @@ def _resume(call: Call) -> Mapping[str, Any]:
     managed = lock_deployment(call, ref)
     replacement = store.open_replacement(connection, ref.id)
     if replacement is None or replacement.state == ReplacementState.IN_PROGRESS:
-        raise InvalidParameter("id", str(ref.uuid), "it has no replacement that is paused or failed")
+        raise InvalidParameter("id", str(ref.uuid), "the deployment has no replacement that is paused or failed")
     is_paused = replacement.state == ReplacementState.PAUSED
     changes: dict[str, Any] = {"state": ReplacementState.IN_PROGRESS.value}
     if is_paused:

@@ -192,7 +192,9 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
             if kept.made is not Made.NO and any(
                 (UUID(volume), UUID(pool)) == (volume_uuid, pool_uuid) for volume, pool, _ in kept.volumes
             ):
-                raise DriverError("delete", ANY_HOST, f"it is the root disk of guest {guest_uuid}", transient=True)
+                raise DriverError(
+                    "delete", ANY_HOST, f"the volume is the root disk of guest {guest_uuid}", transient=True
+                )
 
     def open_vnc_console(self, host: HostAddress, guest_uuid: UUID, *, timeout_s: float) -> socket.socket:
         """Open the screen of a guest, if the action ``getconsole`` of the extension returns a VNC server."""

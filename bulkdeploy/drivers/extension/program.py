@@ -111,14 +111,14 @@ class Program:
             if action not in READ:
                 return {}
             raise ActionFailed(
-                f"{action}: its output is not JSON: {self._shown(printed)}", unanswered=True
+                f"{action}: the output is not JSON: {self._shown(printed)}", unanswered=True
             ) from error
         if isinstance(answer, str) and action == "status":
             return {"power_state": answer}
         if not isinstance(answer, dict) and action not in READ:
             return {}
         if not isinstance(answer, dict):
-            raise ActionFailed(f"{action}: its output is not a JSON object", unanswered=True)
+            raise ActionFailed(f"{action}: the output is not a JSON object", unanswered=True)
         if answer.get("success") is False or str(answer.get("status", "")).lower() in REFUSED:
             raise ActionFailed(f"{action}: {self._shown(_message(printed) or printed)}")
         return answer

@@ -75,7 +75,7 @@ def check_archive(packed: IO[bytes], most_bytes: int, *, may_have_templates: boo
     _Check(unpacked, most_bytes, may_have_templates=may_have_templates).run()
     while rest := unpacked.read(CHUNK):
         if any(rest):
-            raise ImageRejected("it contains data after its end")
+            raise ImageRejected("the image contains data after its end")
 
 
 class _Unpacked:
@@ -90,7 +90,7 @@ class _Unpacked:
             self._input.startswith(PLAIN_BEGINNINGS) and self._input[257:262] == b"ustar"
         ):
             raise ImageRejected(
-                "it is not a readable archive: it must be tar, alone or compressed by gzip, bzip2 or xz"
+                "the image is not a readable archive: it must be tar, alone or compressed by gzip, bzip2 or xz"
             )
         self._is_plain = self._unpacker is None
 
@@ -123,7 +123,7 @@ class _Unpacked:
         try:
             return self._unpack(size)
         except (OSError, zlib.error, lzma.LZMAError) as error:
-            raise ImageRejected("it cannot be unpacked") from error
+            raise ImageRejected("the image cannot be unpacked") from error
 
     def _unpack(self, size: int) -> bytes:
         while True:
@@ -135,7 +135,7 @@ class _Unpacked:
                 before = self._unpacker
                 self._begin()
                 if self._unpacker is before:
-                    raise ImageRejected("it contains data after its end")
+                    raise ImageRejected("the image contains data after its end")
             is_fed = bool(self._input) or not getattr(self._unpacker, "needs_input", True)
             if not is_fed:
                 self._input = self._packed.read(CHUNK)
@@ -145,12 +145,12 @@ class _Unpacked:
             if chunk:
                 return chunk
             if is_last and not self._unpacker.eof:
-                raise ImageRejected("it ends too early")
+                raise ImageRejected("the image ends too early")
 
     def _end(self) -> bytes:
         while rest := self._packed.read(CHUNK):
             if any(rest):
-                raise ImageRejected("it contains data after its end")
+                raise ImageRejected("the image contains data after its end")
         return b""
 
 
@@ -173,13 +173,13 @@ class _Check:
         for count, member in enumerate(self._members(), start=1):
             total += member.size
             if count > MOST_MEMBERS:
-                raise ImageRejected(f"it has more than {MOST_MEMBERS} members")
+                raise ImageRejected(f"the image has more than {MOST_MEMBERS} members")
             if total > self._most_bytes:
-                raise ImageRejected(f"it unpacks to more than {self._most_bytes} bytes (fetch.disk_gib)")
+                raise ImageRejected(f"the image unpacks to more than {self._most_bytes} bytes (fetch.disk_gib)")
             content = self._check(member)
             self._skip(member.size + -member.size % BLOCK - content)
         if not self._has_metadata:
-            raise ImageRejected(f"it has no {_show((METADATA,))}")
+            raise ImageRejected(f"the image has no {_show((METADATA,))}")
 
     def _members(self) -> Iterator[_Member]:
         """Yield the members of the archive. The caller reads the content of each member before the next."""
@@ -188,14 +188,14 @@ class _Check:
             block = self._exactly(BLOCK)
             if not any(block):
                 if described:
-                    raise ImageRejected("it ends after the extended header of a member")
+                    raise ImageRejected("the image ends after the extended header of a member")
                 return
             member = _read_header(block)
             if member.kind in (ATTRIBUTES, LONG_NAME, LONG_TARGET):
                 if member.kind in described or (described and ATTRIBUTES in (member.kind, *described)):
-                    raise ImageRejected("it has two extended headers for one member")
+                    raise ImageRejected("the image has two extended headers for one member")
                 if member.size > MOST_DESCRIBED:
-                    raise ImageRejected("it has members whose names or attributes are too long")
+                    raise ImageRejected("the image has members whose names or attributes are too long")
                 described[member.kind] = self._exactly(member.size + -member.size % BLOCK)[: member.size]
                 continue
             _describe(member, described)
@@ -207,17 +207,17 @@ class _Check:
         parts = _parts(member.name)
         if member.kind in FILES:
             if member.name.endswith(b"/"):
-                raise ImageRejected(f"its member {_show(parts)} is a file with the name of a directory")
+                raise ImageRejected(f"the image's member {_show(parts)} is a file with the name of a directory")
         elif member.size:
-            raise ImageRejected(f"its member {_show(parts)} has content but is not a file")
+            raise ImageRejected(f"the image's member {_show(parts)} has content but is not a file")
         self._check_place(member, parts)
         if any(parts[:length] in self._links for length in range(1, len(parts))):
-            raise ImageRejected(f"its member {_show(parts)} is below a link")
+            raise ImageRejected(f"the image's member {_show(parts)} is below a link")
         if member.kind == SYMBOLIC_LINK:
             self._links.add(parts)
             self._link_bytes += sum(len(part) + 50 for part in parts)
             if self._link_bytes > MOST_LINK_BYTES:
-                raise ImageRejected("it has too many links")
+                raise ImageRejected("the image has too many links")
         if parts == (METADATA,):
             return self._check_metadata(member)
         if parts == (DISK,):
@@ -243,13 +243,15 @@ class _Check:
         else:
             is_allowed = parts[0] == TEMPLATES and len(parts) == 2 and is_file
         if not is_allowed:
-            raise ImageRejected(f"its member {_show(parts)} is not allowed in an image")
+            raise ImageRejected(f"the image's member {_show(parts)} is not allowed in an image")
         if parts[:1] == (TEMPLATES,) and not self._may_have_templates:
-            raise ImageRejected("it has templates, which only images of root admins may have")
+            raise ImageRejected("the image has templates, which only images of root admins may have")
 
     def _check_metadata(self, member: _Member) -> int:
         if self._has_metadata or member.size > MOST_METADATA:
-            raise ImageRejected(f"it has two of {_show((METADATA,))}, or one of more than {MOST_METADATA} bytes")
+            raise ImageRejected(
+                f"the image has two of {_show((METADATA,))}, or one of more than {MOST_METADATA} bytes"
+            )
         self._has_metadata = True
         content = self._exactly(member.size)
         try:
@@ -257,14 +259,14 @@ class _Check:
             _check_nesting(text)
             found = yaml.compose(text, Loader=yaml.SafeLoader)
         except (yaml.YAMLError, ValueError, RecursionError) as error:
-            raise ImageRejected(f"its {_show((METADATA,))} cannot be read") from error
+            raise ImageRejected(f"the image's {_show((METADATA,))} cannot be read") from error
         keys = (
             [getattr(key, "value", None) for key, _ in found.value] if isinstance(found, yaml.MappingNode) else []
         )
         allowed = METADATA_KEYS | {"templates"} if self._may_have_templates else METADATA_KEYS
         if not keys or len(set(map(str, keys))) < len(keys) or not all(key in allowed for key in map(str, keys)):
             raise ImageRejected(
-                f"its {_show((METADATA,))} must have only {', '.join(sorted(METADATA_KEYS))}, each once; images of "
+                f"{_show((METADATA,))} must have only {', '.join(sorted(METADATA_KEYS))}, each once; images of "
                 "root admins may have templates"
             )
         return len(content)
@@ -272,7 +274,7 @@ class _Check:
     def _exactly(self, size: int) -> bytes:
         found = self._unpacked.read(size)
         if len(found) < size:
-            raise ImageRejected("it ends too early")
+            raise ImageRejected("the image ends too early")
         return found
 
     def _skip(self, size: int) -> None:
@@ -286,7 +288,7 @@ def _check_nesting(text: str) -> None:
     for event in yaml.parse(text, Loader=yaml.SafeLoader):
         depth += isinstance(event, yaml.CollectionStartEvent) - isinstance(event, yaml.CollectionEndEvent)
         if depth > MOST_NESTED:
-            raise ImageRejected(f"its {_show((METADATA,))} nests deeper than {MOST_NESTED} levels")
+            raise ImageRejected(f"the image's {_show((METADATA,))} nests deeper than {MOST_NESTED} levels")
 
 
 def _read_header(block: bytes) -> _Member:
@@ -298,9 +300,9 @@ def _read_header(block: bytes) -> _Member:
     magic = block[257:265]
     rest = block[345:] if magic == GNU_MAGIC else block[500:]
     if magic not in (POSIX_MAGIC, GNU_MAGIC) or any(rest):
-        raise ImageRejected("it has a member whose header is of another format")
+        raise ImageRejected("the image has a member whose header is of another format")
     if sum(block[:148]) + sum(block[156:]) + 8 * ord(" ") != _number(block[148:156]):
-        raise ImageRejected("it has a member whose header is damaged")
+        raise ImageRejected("the image has a member whose header is damaged")
     name, target = block[:100].split(b"\0")[0], block[157:257].split(b"\0")[0]
     prefix = block[345:500].split(b"\0")[0]
     if prefix:
@@ -308,7 +310,7 @@ def _read_header(block: bytes) -> _Member:
     kind = block[156:157]
     known = (*FILES, HARD_LINK, SYMBOLIC_LINK, *DEVICES, DIRECTORY, FIFO, ATTRIBUTES, LONG_NAME, LONG_TARGET)
     if kind not in known:
-        raise ImageRejected(f"it has a member of the kind {kind!r}, such as sparse ones")
+        raise ImageRejected(f"the image has a member of the kind {kind!r}, such as sparse ones")
     return _Member(kind, name, target, _number(block[124:136]))
 
 
@@ -322,7 +324,7 @@ def _number(field: bytes) -> int:
         return int.from_bytes(field[1:], "big")
     digits = field.strip(b" \0")
     if not digits or not set(digits) <= set(b"01234567"):
-        raise ImageRejected("it has a member whose header has no valid numbers")
+        raise ImageRejected("the image has a member whose header has no valid numbers")
     return int(digits, 8)
 
 
@@ -336,7 +338,7 @@ def _describe(member: _Member, described: dict[bytes, bytes]) -> None:
     member.target = records.get(b"linkpath", member.target)
     if b"size" in records:
         if not records[b"size"].isdigit() or len(records[b"size"]) > 18:
-            raise ImageRejected("it has a member whose size is not valid")
+            raise ImageRejected("the image has a member whose size is not valid")
         member.size = int(records[b"size"])
 
 
@@ -350,12 +352,14 @@ def _records(content: bytes) -> dict[bytes, bytes]:
     while content:
         digits = content.partition(b" ")[0]
         if not digits.isdigit() or len(digits) > 7:
-            raise ImageRejected("it has a member whose attributes are not valid")
+            raise ImageRejected("the image has a member whose attributes are not valid")
         record, content = content[len(digits) + 1 : int(digits)], content[int(digits) :]
         key, is_assigned, value = record.removesuffix(b"\n").partition(b"=")
         is_wrong = not is_assigned or not record.endswith(b"\n") or key in found
         if is_wrong or key.startswith(b"GNU.") or key == b"hdrcharset":
-            raise ImageRejected(f"it has a member with the attribute {key[:40]!r}, given twice or not allowed")
+            raise ImageRejected(
+                f"the image has a member with the attribute {key[:40]!r}, given twice or not allowed"
+            )
         found[key] = value
     return found
 
@@ -368,7 +372,7 @@ def _parts(name: bytes) -> tuple[bytes, ...]:
     """
     parts = tuple(part for part in name.split(b"/") if part not in (b"", b"."))
     if not name or name.startswith(b"/") or b"\0" in name or b".." in parts:
-        raise ImageRejected(f"it has a member called {name[:80].decode(errors='backslashreplace')!r}")
+        raise ImageRejected(f"the image has a member called {name[:80].decode(errors='backslashreplace')!r}")
     return parts
 
 

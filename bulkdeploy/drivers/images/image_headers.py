@@ -105,9 +105,9 @@ def check_image(image_format: str, head: bytes, file_bytes: int, *, most_disk_by
         if VMDK_TEXT.match(head):
             found.append("VMDK")
         if found:
-            raise ImageRejected(f"it was registered as {image_format} and is of format {found[0]}")
+            raise ImageRejected(f"the image was registered as {image_format} and is of format {found[0]}")
         if image_format == ISO and head[FILE_SYSTEM_AT : FILE_SYSTEM_AT + 5] not in FILE_SYSTEMS:
-            raise ImageRejected("it was registered as ISO and has no file system of optical discs")
+            raise ImageRejected("the image was registered as ISO and has no file system of optical discs")
     else:
         raise ImageRejected(f"images of format {image_format} cannot be checked")
     if disk_bytes > most_disk_bytes:
@@ -123,13 +123,13 @@ def _check_qcow2(head: bytes, file_bytes: int) -> int:
         raise ImageRejected("the file is smaller than the size in its header")
     clusters = -(-found.disk_bytes // found.cluster_bytes)
     if clusters * found.entry_bytes > found.l1_entries * found.cluster_bytes:
-        raise ImageRejected("its tables are too small for the size of its disk")
+        raise ImageRejected("the image's tables are too small for the size of its disk")
     for what, at, size in (
         ("cluster table", found.l1_at, found.l1_entries * 8),
         ("reference counts", found.refcounts_at, found.refcount_clusters * found.cluster_bytes),
     ):
         if at < found.cluster_bytes or at % found.cluster_bytes or at + size > file_bytes:
-            raise ImageRejected(f"its {what} are not within the file")
+            raise ImageRejected(f"the image's {what} are not within the file")
     counts = clusters * found.refcount_bits // 8
     metadata = clusters * found.entry_bytes + counts + found.l1_entries * 8
     metadata += (found.refcount_clusters + 16) * found.cluster_bytes
@@ -140,9 +140,9 @@ def _check_qcow2(head: bytes, file_bytes: int) -> int:
 
 def _read_qcow2(head: bytes) -> _Qcow2:
     if not head.startswith(QCOW2_MAGIC):
-        raise ImageRejected("it was registered as QCOW2 and is not of that format")
+        raise ImageRejected("the image was registered as QCOW2 and is not of that format")
     if len(head) < HEADER.size:
-        raise ImageRejected("its header is cut off")
+        raise ImageRejected("the image's header is cut off")
     (
         _,
         version,
@@ -171,7 +171,7 @@ def _read_qcow2(head: bytes) -> _Qcow2:
     if not disk_bytes or disk_bytes % SECTOR or disk_bytes >= 1 << 62:
         raise ImageRejected("the size of its disk is not valid")
     if l1_entries * 8 > LARGEST_L1 or not 0 < refcount_clusters * cluster <= max(LARGEST_REFCOUNTS, cluster):
-        raise ImageRejected("its tables are too large")
+        raise ImageRejected("the image's tables are too large")
     length, order, entry = HEADER.size, 4, 8
     if version == 3:
         length, order, entry = _read_features(head, cluster)
@@ -190,22 +190,22 @@ def _read_features(head: bytes, cluster_bytes: int) -> tuple[int, int, int]:
         ImageRejected: the header is invalid or requires a feature that is not allowed.
     """
     if len(head) < FIRST_LENGTH:
-        raise ImageRejected("its header is cut off")
+        raise ImageRejected("the image's header is cut off")
     incompatible, _, automatic, order, length = FEATURES.unpack_from(head, HEADER.size)
     for bit, words in FEATURE_WORDS.items():
         if incompatible & bit:
             raise ImageRejected(words)
     if incompatible & ~(COMPRESSED_OTHERWISE | EXTENDED_L2):
-        raise ImageRejected(f"it has unknown incompatible features ({incompatible:#x})")
+        raise ImageRejected(f"the image has unknown incompatible features ({incompatible:#x})")
     if automatic:
-        raise ImageRejected(f"it has bitmaps, an external data file or unknown features ({automatic:#x})")
+        raise ImageRejected(f"the image has bitmaps, an external data file or unknown features ({automatic:#x})")
     if order > 6 or length < FIRST_LENGTH or length % 8 or length > min(cluster_bytes, len(head)):
-        raise ImageRejected("its header is not valid")
+        raise ImageRejected("the image's header is not valid")
     compression = head[COMPRESSION_AT] if length > COMPRESSION_AT else 0
     if compression not in (0, 1) or bool(compression) != bool(incompatible & COMPRESSED_OTHERWISE):
-        raise ImageRejected("its compression is not known")
+        raise ImageRejected("the image's compression is not known")
     if any(head[COMPRESSION_AT + 1 : length]):
-        raise ImageRejected("its header has unknown fields")
+        raise ImageRejected("the image's header has unknown fields")
     return length, order, 16 if incompatible & EXTENDED_L2 else 8
 
 
@@ -217,7 +217,7 @@ def _check_extensions(head: bytes, at: int, cluster_bytes: int) -> None:
     """
     while at + EXTENSION.size <= cluster_bytes:
         if at + EXTENSION.size > len(head):
-            raise ImageRejected("its header has no end mark")
+            raise ImageRejected("the image's header has no end mark")
         kind, length = EXTENSION.unpack_from(head, at)
         if kind == END:
             return
@@ -226,4 +226,4 @@ def _check_extensions(head: bytes, at: int, cluster_bytes: int) -> None:
             raise ImageRejected(words)
         at += EXTENSION.size + -(-length // 8) * 8
         if at > cluster_bytes:
-            raise ImageRejected("its header is not valid")
+            raise ImageRejected("the image's header is not valid")

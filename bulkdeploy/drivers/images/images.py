@@ -85,7 +85,7 @@ class OpenedImage:
                     raise DriverError(STEP, self.host, f"template {self.image.name}: overtaken", transient=True)
             chunk = self.stream.read(CHUNK)
         if wanted is not None and digest.hexdigest() != wanted.lower():
-            raise ImageRejected(f"its {algorithm} checksum is {digest.hexdigest()}, not {wanted}")
+            raise ImageRejected(f"the image's {algorithm} checksum is {digest.hexdigest()}, not {wanted}")
 
 
 @contextmanager
@@ -165,7 +165,7 @@ def _checked_archive(chunks: Iterator[bytes], check: Callable[[IO[bytes]], None]
         reader.join()
     if faults:
         fault = faults[0]
-        raise fault if isinstance(fault, ImageRejected) else ImageRejected("it is no archive that can be read")
+        raise fault if isinstance(fault, ImageRejected) else ImageRejected("the image is not a readable archive")
 
 
 def read_checksum(text: str | None) -> tuple[str, str | None]:

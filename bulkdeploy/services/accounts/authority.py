@@ -75,7 +75,7 @@ def lock_all_administered(
         if row is None:
             raise InvalidParameter(name, value, "the account was deleted")
         if owner.account_type is AccountType.PROJECT or owner.account_id == SYSTEM_ACCOUNT_ID:
-            raise InvalidParameter(name, value, "it is an internal account of the service")
+            raise InvalidParameter(name, value, "the account is an internal account of the service")
         require_administered(caller, owner, rights[row.role_id], apis, f"account {owner.account_name}")
     return [(owners[one], rows[owners[one].account_id]) for one in requested]
 

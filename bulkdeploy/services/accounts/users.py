@@ -335,7 +335,7 @@ def _require_administered_users(
         if ref.id not in places or ref.removed:
             raise InvalidParameter("id", str(ref.uuid), "the user was deleted")
         if ref.id == users.SYSTEM_USER_ID:
-            raise InvalidParameter("id", str(ref.uuid), "it is the user under which the service itself acts")
+            raise InvalidParameter("id", str(ref.uuid), "the service itself acts as this user")
         account_id, role_id = places[ref.id]
         if caller.role_type is RoleType.USER and ref.id != caller.user_id:
             # Whoever gets a user's keys or sets its password acts in its name: events would name the wrong person.

@@ -29,7 +29,7 @@ def require_checkable(
         for hypervisor in hypervisors_of_vms(connection, vm_ids):
             missing = find_missing_ability(system.drivers, hypervisor, GuestAgents)
             if missing is not None:
-                raise InvalidParameter(parameter, value, f"its health check is {check}, but {missing}")
+                raise InvalidParameter(parameter, value, f"the health check is {check}, but {missing}")
         return
     if not system.guest_networks.networks:
         rule = f"health checks by TCP need the setting {NETWORKS_SETTING}, which lists no network"

@@ -139,5 +139,7 @@ def _take(
 ) -> Address:
     address = take_address(connection, network, ip_address, vm.pod_id)
     if address is None:
-        raise InvalidParameter("nicid", str(nic.uuid), "its network is an L2 network, which has no addresses")
+        raise InvalidParameter(
+            "nicid", str(nic.uuid), "the network of the NIC is an L2 network, which has no addresses"
+        )
     return address

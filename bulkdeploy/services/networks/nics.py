@@ -106,7 +106,7 @@ def make_default_nic(connection: Connection, caller: Caller, vm: EntityRef, nic:
         raise InvalidParameter("virtualmachineid", str(vm.uuid), rule)
     found = rows.nic_of(store.live_nics(connection, vm.id), vm.uuid, nic)
     if found.is_default:
-        raise InvalidParameter("nicid", str(nic.uuid), "it is the VM's default nic already")
+        raise InvalidParameter("nicid", str(nic.uuid), "the NIC is already the VM's default NIC")
     store.make_default(connection, vm.id, nic.id)
     text = f"made nic {nic.uuid} the default one of Vm {row.name}"
     return finished_nic_job(connection, caller, vm, EventType.NIC_UPDATE, MAKE_DEFAULT_COMMAND_CLASS, text)

@@ -38,7 +38,9 @@ def is_changed_now(
     seen = read_vm_row(connection, vm.id)
     if seen.removed or (not seen.has_job and seen.state not in kind.states):
         state = "expunged" if seen.removed else seen.state
-        raise InvalidParameter("virtualmachineid", str(vm.uuid), f"it is {state}; it must be {one_of(kind.states)}")
+        raise InvalidParameter(
+            "virtualmachineid", str(vm.uuid), f"the VM is {state}; it must be {one_of(kind.states)}"
+        )
     if seen.has_job:
         return False
     savepoint = connection.begin_nested()

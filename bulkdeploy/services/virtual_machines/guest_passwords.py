@@ -50,7 +50,7 @@ def reset_password(
         require_ability(system.drivers, row.hypervisor, GuestPasswords, "id", str(vm.uuid))
         if not takes_passwords(connection, row.template_id):
             raise InvalidParameter(
-                "id", str(vm.uuid), "it was deployed from a template that is not password enabled"
+                "id", str(vm.uuid), "the VM was deployed from a template that is not password enabled"
             )
         result = with_password(connection, system.cipher, vm, given)
         return done_with_object(connection, caller, COMMAND, VM_KEY, result, vm_reference(vm))

@@ -256,7 +256,7 @@ class _Following:
     def _columns(self, vm: LearntVm) -> dict[str, Any]:
         on_host = vm.host is not None and vm.state is VmState.RUNNING
         if on_host and vm.host not in self._hosts:
-            raise LookupError(f"its host {vm.host} is unknown to this service")
+            raise LookupError(f"host {vm.host} is unknown to this service")
         host, cluster, pod = self._hosts[str(vm.host)] if on_host else (None, None, None)
         account_id = self._account(vm.owner)
         return {
@@ -496,7 +496,7 @@ class _Following:
             return self._id("projects", owner.project)
         found = self._accounts.get((owner.domain, owner.account.lower()))
         if found is None:
-            raise LookupError(f"its account {owner.account} is unknown to this service")
+            raise LookupError(f"account {owner.account} is unknown to this service")
         return found
 
     def _id(self, kind: str, uuid: str) -> int:

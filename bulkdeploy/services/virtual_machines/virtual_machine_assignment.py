@@ -76,7 +76,7 @@ def _check_new_owner(connection: Connection, row: Row[Any], owner: Owner, new_ow
         )
     zone = read_zone(connection, row.zone_id)
     if zone is None:
-        raise InvalidParameter("virtualmachineid", str(row.uuid), "its zone was deleted")
+        raise InvalidParameter("virtualmachineid", str(row.uuid), "the zone of the VM was deleted")
     check_offering(connection, DeployRequest.of_existing(row), new_owner, zone)
     template = read_template(connection, row.template_id, row.zone_id, new_owner)
     if template is not None and not new_owner.is_root_admin:

@@ -170,7 +170,7 @@ def new_details(caller: Caller, row: Row[Any], given: VmUpdate) -> dict[str, str
             raise InvalidParameter(f"details[0].{name}", value, rule)
         if _is_of_deployment(name) and kept.get(name) != value:
             raise InvalidParameter(
-                f"details[0].{name}", value, "it is set when the VM is deployed and cannot be changed"
+                f"details[0].{name}", value, "the value is set when the VM is deployed and cannot be changed"
             )
     return {**kept, **(given.details or {})}
 

@@ -107,10 +107,10 @@ def test_what_the_driver_does_not_know_is_refused(fleet: Fleet, client: ApiClien
     """In the call and in offerings, with the names that it knows; nothing is written."""
     unknown = refused(client, BULK, **fleet.zone.bulk_parameters(1, **detail("disk.cache", "none")))
     assert unknown.status == 431
-    assert "does not know disk.cache: it knows disk.access, disk.metavg" in str(unknown)
+    assert "does not support disk.cache: the driver supports disk.access, disk.metavg" in str(unknown)
     disk = client.call("createDiskOffering", name="Odd", displaytext="Odd", disksize=1, **detail("disk.odd", "1"))
     more = {"diskofferingid": disk["diskoffering"]["id"]}
-    assert "does not know disk.odd" in str(refused(client, BULK, **fleet.zone.bulk_parameters(1, **more)))
+    assert "does not support disk.odd" in str(refused(client, BULK, **fleet.zone.bulk_parameters(1, **more)))
     user = ApiClient(client.url, *ACME)
     one = {"virtualmachinecount": None, "account": None, "domainid": None}
     own = fleet.zone.bulk_parameters(1, **one, **detail("nic.link", "management"))

@@ -255,7 +255,7 @@ def _place(given: Arguments, found: Mapping[int, Mapping[str, Any]]) -> tuple[di
         raise InvalidCombination(("scope", "clusterid"), "a pool of scope CLUSTER needs podid and clusterid")
     facts = found.get(cluster.id)
     if facts is None or (facts["zone_id"], facts["pod_id"]) != (zone.id, pod.id):
-        raise InvalidParameter("clusterid", str(cluster.uuid), "it is no cluster of this zone and pod")
+        raise InvalidParameter("clusterid", str(cluster.uuid), "it is not a cluster of this zone and pod")
     if given.get("hypervisor", facts["hypervisor"]) != facts["hypervisor"]:
         raise InvalidParameter("hypervisor", given["hypervisor"], f"the cluster's is {facts['hypervisor']}")
     return {"scope": scope, "pod_id": pod.id, "cluster_id": cluster.id}, facts["hypervisor"]
@@ -267,7 +267,7 @@ def _seen_size(system: System, hypervisor: str, url: str) -> int:
     except DriverError as error:
         raise refused_by_driver(error, show_storage_url(url)) from error
     if size is None:
-        unseen = DriverError("connect", ANY_HOST, "its driver does not see the size of pools", transient=False)
+        unseen = DriverError("connect", ANY_HOST, "the driver cannot read the size of pools", transient=False)
         raise refused_by_driver(unseen, show_storage_url(url))
     return size
 
