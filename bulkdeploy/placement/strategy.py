@@ -81,7 +81,7 @@ class OpenClusters:
 
 
 class Filling(Protocol):
-    """A function that distributes further VMs of a batch over clusters, starting at any point of the batch."""
+    """Distributes the VMs of a batch over clusters, a part of the batch at a time."""
 
     def __call__(self, taken: Ints, capacity: Ints, count: int) -> Ints:
         """Return the number of VMs per open cluster out of the next ``count`` VMs: as many as fit.

@@ -57,7 +57,7 @@ def choose_planners(
 ) -> tuple[str, str | None]:
     """Return the planner for a VM, and a second planner whose exclusions apply, too.
 
-    A planner that the call names has precedence. Otherwise a bulk deployment disperses by count (specification)
+    A planner that the call names has precedence. Otherwise the VMs of a bulk deployment are dispersed by their number
     over the hosts that the offering's planner allows. A single deployment uses the planner of its offering, or else
     the setting ``vm.deployment.planner`` (cloudstack-protocol.md 6.1).
     """

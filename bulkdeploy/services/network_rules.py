@@ -130,7 +130,7 @@ def check_new_offering(present: OfferingFacts, new: OfferingFacts, offering: Ent
     """
     if new.guest_type != present.guest_type:
         raise InvalidParameter(
-            "networkofferingid", str(offering.uuid), f"it must be one of {present.guest_type} networks"
+            "networkofferingid", str(offering.uuid), f"it must be an offering of {present.guest_type} networks"
         )
     missing = sorted(set(present.services) - set(new.services))
     if missing:

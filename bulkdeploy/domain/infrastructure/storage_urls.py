@@ -67,7 +67,7 @@ def read_storage_url(url: str) -> StorageUrl:
     """
     scheme = url.partition(":")[0].lower()
     if scheme not in POOL_TYPES:
-        raise StorageUrlError(f"its scheme must be one of {', '.join(POOL_TYPES)}")
+        raise StorageUrlError(f"the scheme must be one of {', '.join(POOL_TYPES)}")
     if POOL_TYPES[scheme] == RBD:
         return _read_rbd_url(url)
     try:

@@ -75,7 +75,7 @@ def test_a_pool_with_volumes_stays(cloud: Cloud, place: dict[str, str]) -> None:
     ("parameters", "said"),
     [
         ({"url": "10.0.0.9:/a"}, "parameter url"),
-        ({"url": "ftp://10.0.0.9/a"}, "its scheme must be one of nfs"),
+        ({"url": "ftp://10.0.0.9/a"}, "the scheme must be one of nfs"),
         ({"url": "nfs://u:s3cr3t@10.0.0.9/a"}, "must be a url such as"),
         ({"url": "nfs://10.0.0.9/a?size_gib=much"}, "size_gib must be"),
         ({"url": "rbd://u:s3cr3t@10.0.0.9"}, "it must be rbd://USER:SECRET@"),
