@@ -55,11 +55,11 @@ class PlacementNeed:
 def choose_planners(
     configuration: Configuration, *, bulk: bool, named: str | None, offering: str | None
 ) -> tuple[str, str | None]:
-    """Return the planner for a VM, and a second planner whose exclusions apply, too.
+    """Return the planner for a VM, and a second planner whose exclusions apply too, or None.
 
-    A planner that the call names has precedence. Otherwise the VMs of a bulk deployment are dispersed by their number
-    over the hosts that the offering's planner allows. A single deployment uses the planner of its offering, or else
-    the setting ``vm.deployment.planner`` (cloudstack-protocol.md 6.1).
+    A planner that the call names takes precedence. Otherwise the VMs of a bulk deployment are spread evenly over
+    the hosts that the offering's planner allows. A single deployment uses the planner of its offering, or else the
+    setting ``vm.deployment.planner`` (cloudstack-protocol.md 6.1).
     """
     if named is not None:
         return named, None
