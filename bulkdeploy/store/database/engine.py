@@ -204,6 +204,7 @@ def _engine(
         pool_timeout=30,
         pool_use_lifo=True,
         hide_parameters=True,
+        use_native_hstore=False,  # no column has this type, and each engine would query it when it first connects
         connect_args={
             "application_name": application_name,
             "prepare_threshold": prepare_after,

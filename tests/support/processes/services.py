@@ -1,11 +1,13 @@
 """The servers that tests run against: one PostgreSQL and one Valkey for a whole test run."""
 
+import atexit
 import itertools
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from urllib.parse import quote
 
@@ -117,9 +119,17 @@ def copy_database(admin_url: str, template: str, name: str) -> None:
 def database_clone(admin_url: str, template: str) -> Iterator[str]:
     """The URL of a fresh copy of ``template``, dropped afterwards whoever is still connected."""
     name = unique_name("test")
-    with psycopg.connect(admin_url, autocommit=True) as connection:
-        connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
-        try:
-            yield with_database(admin_url, name)
-        finally:
-            connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    connection = _administration(admin_url)
+    connection.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY FILE_COPY')
+    try:
+        yield with_database(admin_url, name)
+    finally:
+        connection.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+@cache
+def _administration(admin_url: str) -> psycopg.Connection:
+    """One session for all clones of this process: a new one costs PostgreSQL as much as a simple test."""
+    connection = psycopg.connect(admin_url, autocommit=True)
+    atexit.register(connection.close)
+    return connection
