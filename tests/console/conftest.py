@@ -68,9 +68,9 @@ def visitor(console_url: str) -> Iterator[Callable[[], Visitor]]:
         person.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def admin(console_url: str) -> Iterator[Visitor]:
-    """The root admin, signed in for all these tests."""
+    """The root admin, signed in for the tests of a module: a session ends after half an hour without a call."""
     person = Visitor(console_url)
     person.sign_in("admin", ADMIN_PASSWORD)
     yield person
@@ -85,9 +85,9 @@ def own_session(visitor: Callable[[], Visitor]) -> Visitor:
     return person
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def alice(console_url: str) -> Iterator[Visitor]:
-    """A user, signed in for all these tests."""
+    """A user, signed in for the tests of a module."""
     person = Visitor(console_url)
     person.sign_in(ALICE, ALICES_PASSWORD, domain="/ROOT/customers/acme")
     yield person
