@@ -110,7 +110,8 @@ def import_role(call: Call) -> Mapping[str, Any]:
 
 
 PUBLICITY = boolean(
-    "ispublic", "whether users other than root admins can see the role and assign it to accounts; default true"
+    "ispublic",
+    "whether users other than root admins can see the role and assign it to accounts; initial value: true",
 )
 
 CREATE = Command(

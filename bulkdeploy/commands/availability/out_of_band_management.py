@@ -73,8 +73,8 @@ COMMANDS: tuple[Command, ...] = (
                 required=True,
                 rule=PORT,
             ),
-            string("username", "the user of the controller", required=True, length=64, rule=BMC_USER),
-            string("password", "the password of the user", required=True, length=128),
+            string("username", "the name of the user on the controller", required=True, length=64, rule=BMC_USER),
+            string("password", "the password of that user", required=True, length=128),
         ),
     ),
     *switch_commands(

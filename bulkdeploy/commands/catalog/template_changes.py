@@ -42,7 +42,7 @@ from bulkdeploy.store.rows.listing import Page
 MOST_BYTES = 2**62
 FORMATS = ("QCOW2", "RAW", "VHD", "VHDX", "OVA", "VMDK", "BAREMETAL", "TAR", "DIR")
 PUBLICITY: tuple[Parameter, ...] = (
-    boolean("ispublic", "whether all accounts may use the image; default: false"),
+    boolean("ispublic", "whether all accounts may use the image; initial value: false"),
     boolean("isfeatured", "whether the image is featured; only admins may set it"),
     boolean("isextractable", "whether users may download the image"),
 )
@@ -57,7 +57,7 @@ OF_TEMPLATES: tuple[Parameter, ...] = (
     ),
     string(
         "templatetype",
-        "the type of the template; default: USER. Only root admins may set another type",
+        "the type of the template; initial value: USER. Only root admins may set another type",
         choices=TYPES,
     ),
 )

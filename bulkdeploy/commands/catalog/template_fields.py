@@ -96,7 +96,9 @@ ABOUT: tuple[Parameter, ...] = (
     boolean("isdynamicallyscalable", "whether running VMs can be scaled"),
 )
 ARCHITECTURE = string(
-    "arch", "the CPU architecture of the template; default: x86_64", choices=("x86_64", "i686", "aarch64", "s390x")
+    "arch",
+    "the CPU architecture of the template; initial value: x86_64",
+    choices=("x86_64", "i686", "aarch64", "s390x"),
 )
 DETAILS = mapping(
     "details",

@@ -18,29 +18,29 @@ from bulkdeploy.store.rows.entities import resolve_known
 HOW_MANAGED = (
     string(
         "scaleinpolicy",
-        "if managed, the order in which VMs are removed: Balanced (default; keeps the numbers of VMs per "
+        "if managed, the order in which VMs are removed: Balanced (initial value; keeps the numbers of VMs per "
         "cluster or pod even, and removes the newest first), NewestFirst or OldestFirst",
         choices=tuple(ScaleInPolicy),
     ),
     boolean(
         "autoheal",
-        "if managed, start VMs that stopped by themselves, and replace VMs in state Error; default: false",
+        "if managed, start VMs that stopped by themselves, and replace VMs in state Error; initial value: false",
     ),
     integer(
         "healafter",
         "if autoheal is true, the seconds that a VM must have been Stopped before it is started again; "
-        "default: 300",
+        "initial value: 300",
         minimum=0,
     ),
     string(
         "healthcheck",
         "if managed, the check that the guest of a replaced VM must answer: agent (the guest agent), tcp: and a "
-        "port such as tcp:22, or none; default: none",
+        "port such as tcp:22, or none; initial value: none",
     ),
     integer(
         "healthtimeout",
         "the timeout of healthcheck: if a guest does not answer within this number of seconds after the start "
-        "of its VM, the VM counts as failed; default: 300",
+        "of its VM, the VM counts as failed; initial value: 300",
         minimum=1,
         maximum=LONGEST_TIMEOUT_S,
     ),

@@ -8,6 +8,6 @@ from bulkdeploy.domain.infrastructure.topology import ALLOCATION_POLICIES
 
 ALLOCATION_POLICY = string(
     "allocpolicy",
-    "preferred (default), last_resort (only VMs that fit nowhere else) or unallocable (no new VMs)",
+    "preferred (initial value), last_resort (only VMs that fit nowhere else) or unallocable (no new VMs)",
     choices=ALLOCATION_POLICIES,
 )

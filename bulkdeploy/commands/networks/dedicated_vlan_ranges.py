@@ -102,7 +102,9 @@ COMMANDS: tuple[Command, ...] = (
             uuid("physicalnetworkid", Entity.PHYSICAL_NETWORK, "only ranges of this physical network"),
             uuid("zoneid", Entity.ZONE, "only ranges of this zone"),
             string("account", "only ranges of the account with this name in the domain domainid"),
-            uuid("domainid", Entity.DOMAIN, "the domain of the account; without account: only its ranges"),
+            uuid(
+                "domainid", Entity.DOMAIN, "the domain of the account; without account: only ranges of this domain"
+            ),
             *PROJECT,
             *PAGING,
         ),

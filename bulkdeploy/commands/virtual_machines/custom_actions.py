@@ -207,8 +207,8 @@ DECLARED = (
         "the message after a run that failed; names are replaced as in successmessage",
         length=LONGEST_TEXT,
     ),
-    integer("timeout", "the timeout of a run, in seconds; default: 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
-    boolean("enabled", "whether users can run the action; default: false"),
+    integer("timeout", "the timeout of a run, in seconds; initial value: 3", minimum=1, maximum=LONGEST_TIMEOUT_S),
+    boolean("enabled", "whether users can run the action; initial value: false"),
     mapping("details", "the details that the executable gets as externaldetails.action: details[0].name=value"),
 )
 

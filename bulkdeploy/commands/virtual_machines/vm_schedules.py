@@ -151,10 +151,10 @@ TIMING = (
     Parameter(
         "enddate",
         WireType.DATE,
-        "the date and time until which the schedule is active, in the time zone of the schedule; default: no end",
+        "the date and time until which the schedule is active, in the time zone of the schedule; initially no end",
         local=True,
     ),
-    boolean("enabled", "whether the schedule is enabled; default: true"),
+    boolean("enabled", "whether the schedule is enabled; initial value: true"),
     string("description", "the description of the schedule; default: the action and the times in words"),
 )
 NEW = (

@@ -86,7 +86,7 @@ def delete_policies(call: Call) -> None:
 
 FOR_DISPLAY = boolean(
     "fordisplay",
-    "whether users can see the policy; a hidden policy creates no snapshots; default true",
+    "whether users can see the policy; a hidden policy creates no snapshots; initial value: true",
     roles=ROOT_ADMIN_ONLY,
 )
 
