@@ -226,9 +226,9 @@ class Fences(Protocol):
         """
 
     def volumes_in_use(self, volume_uuids: Collection[UUID]) -> AbstractContextManager[dict[UUID, UUID]]:
-        """Yield a mapping from the volumes of ``volume_uuids`` that guests have to these guests.
+        """Yield the guest of each of these volumes that a guest has, by volume.
 
-        Within the context, no guest can claim the other volumes of ``volume_uuids``.
+        Within the context, no guest can claim those of the volumes that no guest has.
         """
 
 

@@ -186,11 +186,7 @@ class DriverCalls:
         return self._remove(work, work.volume_uuids if with_volumes else ())
 
     def remove_volume(self, work: Assignment, volume: UUID) -> DriverError | None:
-        """Delete the guest and this one of its volumes from the hypervisor.
-
-        Raises:
-            LeaseLost: see ``run``.
-        """
+        """Delete the guest and its volume ``volume`` from the hypervisor; return the error if that failed."""
         return self._remove(work, (volume,))
 
     def _remove(self, work: Assignment, volumes: Sequence[UUID]) -> DriverError | None:

@@ -169,7 +169,10 @@ def _arguments_of(call: Call) -> Mapping[str, Any]:
 
 
 def _joined(entries: Iterable[Mapping[str, str]]) -> dict[str, str]:
-    """Return the fields of all entries as one mapping. No field has a special meaning, as in CloudStack."""
+    """Return the fields of all entries as one mapping.
+
+    Entries have no fields with a special meaning, as in CloudStack.
+    """
     return {name: value for entry in entries for name, value in entry.items()}
 
 

@@ -101,12 +101,13 @@ def _whole_vms(table: PoolTable, sizes: Sequence[int], disks: Sequence[int]) -> 
     return np.where(table.fits[disks[0]], table.free // bundle, 0)
 
 
-def _evenly(whole: Ints, vms: Ints) -> Ints:
-    """Return the column of the pool for each VM, row after row.
+def _evenly(free_vms: Ints, vms: Ints) -> Ints:
+    """Return the column of the pool that each VM gets, for all VMs of the first row, then of the second, and so on.
 
-    Each VM uses the pool with capacity for most whole VMs.
+    ``free_vms`` is the number of VMs that each pool (column) of each row can store. Each VM gets the pool of its
+    row that can store most VMs at that time.
     """
-    segment, column = whole.nonzero()
-    capacity = whole[segment, column]
+    segment, column = free_vms.nonzero()
+    capacity = free_vms[segment, column]
     share = fill_levels(-capacity, 1, capacity, segment, vms)
     return column.repeat(share)[interleave(segment, share)]
