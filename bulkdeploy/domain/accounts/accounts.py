@@ -160,7 +160,10 @@ class Caller:
         return self.rights.may_call(api, authorized)
 
     def calling(self, api: str) -> "Caller":
-        """Return the caller with ``closed_projects`` set for a call of this API."""
+        """Return a copy of the caller for a call of ``api``.
+
+        ``closed_projects`` of the copy are the projects whose rules deny the caller this API.
+        """
         if not self.project_rules:
             return self
         denied = (account for account, rules in self.project_rules if rules.verdict(api) is False)

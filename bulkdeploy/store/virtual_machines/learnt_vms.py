@@ -136,9 +136,9 @@ def present(connection: Connection, entity: Entity, part: Part | None = None) ->
 
 
 def volumes_of(connection: Connection, uuids: Collection[UUID]) -> dict[str, frozenset[str]]:
-    """Return the volumes of live VMs, as uuids in texts, by the uuid of the VM.
+    """Return the uuids of the volumes of live VMs, as texts, by the uuid of the VM.
 
-    ``uuids`` selects VMs, and VMs that have one of the volumes with these uuids.
+    A VM is included if its uuid, or the uuid of one of its volumes, is in ``uuids``.
     """
     query = text(
         "SELECT v.uuid, array_agg(d.uuid) FROM virtual_machines v JOIN volumes d ON d.vm_id = v.id"
