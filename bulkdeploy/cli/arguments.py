@@ -140,5 +140,5 @@ def _check_type(parameter: ApiParameter, value: str) -> None:
     if parameter.type in NUMBERS and not re.fullmatch(r"-?[0-9]+(\.[0-9]+)?([eE]-?[0-9]+)?", value):
         raise UsageError(f"{parameter.name} must be a number, not {value!r}")
     if parameter.type == "boolean" and value.lower() not in ("true", "false"):
-        # The API takes every other word for false: dryrun=yes would deploy.
+        # The API reads every other word as false, so dryrun=yes would deploy.
         raise UsageError(f"{parameter.name} must be true or false, not {value!r}")

@@ -17,7 +17,7 @@ SECRET_NAMES = frozenset({"apikey", "secretkey", "password", "sessionkey", "user
 SECRET_OPTIONS = frozenset({"-k", "--apikey", "-s", "--secretkey"})
 HIDDEN = "********"
 CONCEALED_ARGUMENTS = "BULKMONKEY_CONCEALED_ARGUMENTS"
-MOST_BYTES = 60_000  # what a pipe takes without a reader, with room to spare
+MOST_BYTES = 60_000  # less than the capacity of a pipe without a reader
 
 LOGIN_IN_URL = re.compile(r"(?i)\brbd://(?P<login>[^@\s]+)@")
 """The login of a Ceph user in the URL of a storage pool."""
@@ -117,5 +117,5 @@ def _execute_anew(arguments: Sequence[str], shown: Sequence[str]) -> None:
     os.set_inheritable(reader, True)
     os.environ[CONCEALED_ARGUMENTS] = str(reader)
     start = interpreter[1 : len(interpreter) - len(arguments)]
-    # The same interpreter and program as before, with nothing from outside but what was typed.
+    # The same interpreter and program as before; only the typed arguments come from outside.
     os.execv(sys.executable, [interpreter[0], *start, *shown])  # noqa: S606

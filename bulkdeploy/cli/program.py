@@ -54,7 +54,7 @@ def complete(environment: Mapping[str, str], line: str, clock: Clock) -> int:
         candidates = Completer(workspace).candidates(before[1:], partial)
         sys.stdout.write("".join(f"{one.value}\t{one.description}\n" for one in candidates))
     except (CommandFailed, OSError):
-        # A completion that fails offers nothing; the command itself will say what is wrong.
+        # If completion fails, there are no suggestions; the command itself shows the error.
         return ExitStatus.SUCCESS
     finally:
         workspace.close()

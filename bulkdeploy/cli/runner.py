@@ -44,7 +44,7 @@ def run_options(workspace: Workspace, options: Options) -> ExitStatus:
         screen.fail(Interrupted("Interrupted"))
         return ExitStatus.INTERRUPTED
     except BrokenPipeError:
-        # The reader of the output has seen enough; nothing more can be written, not even at exit.
+        # The reader closed the pipe, so nothing more can be written, not even at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     except OSError as error:
         screen.fail(CommandFailed(f"{type(error).__name__}: {error}"))

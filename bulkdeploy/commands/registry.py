@@ -51,7 +51,7 @@ def find_nouns() -> dict[str, Noun]:
         - {section}
         for section, noun in nouns.items()
     }
-    in_order = {section: sorted(others) for section, others in before.items()}  # sets are not ordered
+    in_order = {section: sorted(others) for section, others in before.items()}  # sorted, because sets have no order
     return {section: nouns[section] for section in TopologicalSorter(in_order).static_order()}
 
 

@@ -200,7 +200,8 @@ UNSUPPORTED_AT_LOGIN: dict[str, tuple[str, str, tuple[Parameter, ...]]] = {
         "guiThemes",
         "themes of a user interface",
         (
-            *(string(name, A_FILTER) for name in ("accountid", "domainid")),  # a uuid would tell what exists
+            # strings, because checking a uuid would reveal whether the object exists
+            *(string(name, A_FILTER) for name in ("accountid", "domainid")),
             *_filters("id commonname listall listonlydefaulttheme name showpublic showremoved"),
             *PAGING,
         ),

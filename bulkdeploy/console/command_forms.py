@@ -178,7 +178,7 @@ def _host_field(api: Api, one: ApiParameter, row: Row, sent: MultiDict[str, str]
     try:
         rows = visit.calls.rows("findHostsForMigration", {**vm, "page": 1, "pagesize": MOST_OPTIONS})
         (move,) = visit.calls("migrateVirtualMachine", {**vm, "dryrun": True})["plan"]["move"]
-    except ApiRefused:  # a VM that does not run goes nowhere: the call says so
+    except ApiRefused:  # a VM that does not run cannot be migrated; the API's error is ignored here
         return _field(api, one, row, sent, visit)
     texts, planned = visit.pages.texts, str(move.get("hostid", ""))
     fitting = [host for host in rows if host.get("suitableformigration")]

@@ -167,7 +167,7 @@ class Binder:
                 for entry in value
             )
         refs = [self._ref(parameter, parameter.entity, text, found) for text in _texts(value)]
-        # Two texts may name one thing: its uuid and its internal id.
+        # Two texts may name one object: its uuid and its internal id.
         return tuple(dict.fromkeys(refs)) if parameter.type is WireType.LIST else refs[0]
 
     def _ref(self, parameter: Parameter, kinds: Kinds, text: str, found: Found) -> EntityRef:

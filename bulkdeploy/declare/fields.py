@@ -170,7 +170,7 @@ class DateField(WireField):
             if WITH_ZONE.fullmatch(value):
                 return datetime.fromisoformat(value).astimezone(UTC)
         except (ValueError, OverflowError):
-            pass  # the shape is right and the day, hour or zone is not; refused below
+            pass  # the format is valid, but the day, hour or time zone is not; rejected below
         days = "yyyy-MM-dd, yyyy-MM-dd HH:mm:ss or " if self.parameter.type is WireType.DATE else ""
         raise self._malformed(value, f"Unable to parse date: it must look like {days}yyyy-MM-ddTHH:mm:ss+0000")
 

@@ -137,7 +137,7 @@ def uuid(
         entity=(entity,),
         since=since,
         roles=roles,
-        # Where a project narrows a call, -1 is any; what is done with one project needs one.
+        # As a filter, -1 means all projects; a required project must be one project.
         takes_all=takes_all or (name == "projectid" and not required),
         resolved=resolved,
     )

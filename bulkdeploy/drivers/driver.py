@@ -57,7 +57,7 @@ class HypervisorDriver(ABC):
         if late := [
             one.__name__ for one in cls.__mro__[cls.__mro__.index(HypervisorDriver) :] if one in cls.abilities
         ]:
-            # Methods of HypervisorDriver would stand for those that the ability wants to have implemented.
+            # Methods of HypervisorDriver would override the abstract methods of the ability.
             raise TypeError(f"{cls.__name__} must name {', '.join(late)} before HypervisorDriver among its bases")
 
     @classmethod

@@ -222,7 +222,7 @@ class _Zone:
         vms = counts.sum(axis=1)
         each, more = np.divmod(vms, max(len(self.hosts.id), 1))
         best = more * (each + 1) ** 2 + (len(self.hosts.id) - more) * each**2
-        # A VM more on a host that has n of its owner makes n pairs: half of what the squares grow by.
+        # A further VM on a host with n VMs of its owner adds n pairs, half of the growth of the squares.
         pairs = ((counts**2).sum() - best.sum()) / 2
         n1 = sum(self._shortfall(cluster, 0) for cluster in range(len(self.largest)))
         return Score(float((cpu**2).sum()), float((memory**2).sum()), OWNER_WEIGHT * float(pairs), float(n1))

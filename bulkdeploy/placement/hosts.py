@@ -55,7 +55,7 @@ class _Task:
     @property
     def rng(self) -> "np.random.Generator":
         """A random generator with the seed of the request. Only algorithms that use it import numpy's module."""
-        return np.random.Generator(np.random.PCG64(self.request.seed))  # as default_rng makes it, but sooner
+        return np.random.Generator(np.random.PCG64(self.request.seed))  # like default_rng, but faster to create
 
     def cpu_shares(self) -> Ints:
         """Return the share of CPU in use of each candidate, as a whole number of parts of SHARES."""

@@ -133,7 +133,7 @@ class HeldLeases:
         while not self._ended.wait(self._lease_seconds / RENEWALS_PER_LEASE / 4):
             try:
                 self.renew_old()
-            except Exception as error:  # the next round tries again, and a lease that runs out is lost safely
+            except Exception as error:  # the next round tries again, and an expired lease does no harm
                 if is_unreachable(error):
                     log.warning("leases_not_renewed", leases=len(self), why=str(error).splitlines()[0])
                 else:

@@ -48,7 +48,7 @@ def create_networks(connection: Connection, caller: Caller, batch: Sequence[Argu
     """
     zones = check_zones(connection, caller, batch)
     offerings = check_offerings(connection, caller, given_refs(batch, "networkofferingid"))
-    for given in batch:  # before anybody's accounts are looked at
+    for given in batch:  # before accounts are read
         _subnet(given, zones[given["zoneid"].id], offerings[given["networkofferingid"].id])
     reaches = reaches_of(connection, caller, batch, offerings)
     return _create(connection, caller, batch, zones, offerings, reaches)

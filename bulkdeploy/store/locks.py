@@ -98,7 +98,7 @@ class Lock(Enum):
 _ALONE = text("SELECT pg_advisory_xact_lock(:space, :key)")
 _SHARED = text("SELECT pg_advisory_xact_lock_shared(:space, :key)")
 _TAKEN = (
-    # The lock is taken after the first setting, and before the last one. NULL: as the session has it.
+    # The lock is taken after the first setting and before the last one. NULL: the session's value.
     "WITH taken AS MATERIALIZED"
     "   (SELECT {}(:space, :key) WHERE set_config('lock_timeout', NULL, true) <> '')"
     " SELECT set_config('lock_timeout', CASE WHEN count(*) >= 0 THEN CAST(:after AS text) END, true) FROM taken"

@@ -64,7 +64,7 @@ def _matches(value: str, source: Source, call: Caller) -> list[Entity]:
         entities = {entity.id: entity for entity in fetch(source, call, search) if entity.id}.values()
         exact = [entity for entity in entities if value in entity.names]
         alike = [entity for entity in entities if value.lower() in map(str.lower, entity.names)]
-        # An id that only looks unlike a uuid is an id all the same.
+        # An id of an object is an id even if it does not have the form of a uuid.
         if value in {entity.id for entity in entities}:
             return [entity for entity in entities if entity.id == value]
         if exact or alike:

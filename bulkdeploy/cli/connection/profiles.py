@@ -146,7 +146,7 @@ def preferences(shared: Mapping[str, str]) -> Preferences:
     """Return the preferences that the settings for all profiles describe."""
     output = _value(shared, "output")
     return Preferences(
-        # CloudMonkey calls its own default format "default"; here that is the one that suits.
+        # CloudMonkey's format "default" becomes None, which chooses the format automatically.
         output=None if output in ("", "default") else checked("output", output),
         asyncblock=_flag(shared, "asyncblock"),
         timeout=_seconds("timeout", _value(shared, "timeout")),

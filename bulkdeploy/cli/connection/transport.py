@@ -86,7 +86,7 @@ class Transport:
         except ApiRefused as error:
             if error.http_status != UNAUTHORISED or not self.credentials.forget_session():
                 raise
-        # The session had ended; nothing was done yet, so logging in anew and asking again is safe.
+        # The session had ended, so the call was not executed and can be repeated after a login.
         self.credentials.begin(self._send_once)
         return self._read(command, self._send(command, parameters, reads, timeout))
 
@@ -130,7 +130,7 @@ class Transport:
         with warnings.catch_warnings():
             if not self.connection.verifycert:
                 warnings.filterwarnings("ignore", "Unverified HTTPS request")
-            # False wins over REQUESTS_CA_BUNDLE; True leaves the choice of authorities to it.
+            # False overrides REQUESTS_CA_BUNDLE; True uses the authorities in that file.
             return send(self.http, method, url, body, timeout, verify=self.connection.verifycert)
 
     def _read(self, command: str, response: requests.Response) -> dict[str, Any]:
@@ -171,7 +171,7 @@ def _pause(error: ApiRefused | ConnectionFailed, attempt: int) -> float:
     requested = pause_in(error.message)
     if requested is not None:
         return requested
-    # Chance only spreads the attempts of many clients.
+    # Random pauses only spread the attempts of many clients.
     return min(FIRST_PAUSE_S * 2.0 ** (attempt - 1) * random.SystemRandom().uniform(0.5, 1.5), LONGEST_PAUSE_S)
 
 

@@ -12,7 +12,7 @@ from bulkdeploy.cli.failures import ApiRefused, ConnectionFailed, Interrupted, J
 from bulkdeploy.cli.output.formats import duration
 from bulkdeploy.cli.output.screen import Screen
 
-FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.3, 3.0, 1.5  # seconds between questions for one job
+FIRST_LOOK, LONGEST_LOOK, GROWTH = 0.3, 3.0, 1.5  # seconds between two requests for one job
 PATIENCE_WITH_SERVER = 300.0  # seconds without an answer
 PAUSE_IN_TROUBLE = 5.0
 

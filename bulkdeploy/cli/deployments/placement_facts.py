@@ -31,7 +31,7 @@ def hosts_by_id(
             if len(rows) < PAGE or len(hosts) == len(wanted):
                 break
     except ApiRefused:
-        # Only root admins may list hosts; the rest of a report is right without them.
+        # Only root admins may list hosts; the report is correct without them.
         return hosts
     return hosts
 

@@ -89,7 +89,7 @@ class DeploymentWatch:
         """Create the watch. ``job_ids`` are all jobs of the deployment, if they are known."""
         self.call, self.budget, self.name = call, budget, deployment_id
         self._ids = frozenset(job_ids)
-        self._picked = True  # whether the server lists this deployment's jobs alone when asked to
+        self._picked = True  # whether the server can list only this deployment's jobs
         self.row: Mapping[str, Any] = {}
         self.progress = Progress(total=0, succeeded=0, failed=0)
         self.began = budget.clock.now()
@@ -246,7 +246,7 @@ class JobListWatch:
         if len(rows) >= JOB_PAGE and not self._seen.issuperset(self.open):
             self._page += 1
             return
-        # The list is read to its end; it may leave finished jobs out, so some are asked for by themselves.
+        # The list may leave out finished jobs, so the missing jobs are requested one by one.
         unseen = [job_id for job_id in self.open if job_id not in self._seen]
         self._one_by_one.extend(unseen[:ONE_BY_ONE])
         self._page, self._seen = 1, set()

@@ -122,7 +122,7 @@ class Screen:
             return False
         environment = {"LESS": "FRX"} | os.environ
         with interrupts_for_the_child():
-            # The pager is the user's own choice, from the user's own environment.
+            # The user chose the pager, in the environment.
             done = subprocess.run(command, shell=True, input=text.encode(), env=environment, check=False)  # noqa: S602
         return done.returncode == 0
 
@@ -130,7 +130,7 @@ class Screen:
 @contextmanager
 def interrupts_for_the_child() -> Iterator[None]:
     """Ignore Ctrl-C until the block ends, because a child process in the foreground handles Ctrl-C itself."""
-    # A handler, not SIG_IGN: a program that is started does not inherit handlers.
+    # A handler and not SIG_IGN, because child processes do not inherit handlers.
     before = signal.signal(signal.SIGINT, lambda *_: None)
     try:
         yield

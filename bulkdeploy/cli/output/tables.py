@@ -26,7 +26,7 @@ BAD = frozenset({"error", "down", "disabled", "alert", "failed", "disconnected"}
 UNDER_WAY = frozenset({"starting", "stopping", "migrating", "inprogress", "expunging", "connecting"})
 WIDEST_CELL = 60
 NARROWEST_CELL = 12
-FRAME = 3  # characters that a column takes beside its content
+FRAME = 3  # characters that a column uses in addition to its content
 
 
 def table_of(rows: Rows, width: int, *, chosen: bool = False) -> RenderableType:

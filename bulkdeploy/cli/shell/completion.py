@@ -18,7 +18,7 @@ from bulkdeploy.cli.output.formats import printable
 from bulkdeploy.cli.own_commands import OWN_COMMANDS, SHELLS, own_command
 from bulkdeploy.cli.workspace import Workspace
 
-REQUEST_TIMEOUT = 4.0  # seconds; who waits for a Tab does not wait longer
+REQUEST_TIMEOUT = 4.0  # seconds; a user who pressed Tab does not wait longer
 REMEMBERED_FOR = 30.0  # seconds
 DEPLOYMENTS = ("follow", "explain")
 

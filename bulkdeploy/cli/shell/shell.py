@@ -81,7 +81,7 @@ class Shell:
         if options.words[:2] == ("set", "profile") or (
             options.words[:1] == ("profile",) and len(options.words) > 1
         ):
-            # From here on the profile chosen holds, whatever the shell was started with.
+            # From now on the selected profile is used, even if the shell was started with another one.
             self.completer.base = replace(self.completer.base, profile=None)
             options = replace(options, profile=None)
         return self._run_piped(options, pipe) if pipe else run_options(self.workspace, options)
@@ -97,7 +97,7 @@ class Shell:
             output.flush()
             output.seek(0)
             with interrupts_for_the_child():
-                # The user types this line for the shell of their own account.
+                # The user typed this line for the shell.
                 done = subprocess.run(pipe, shell=True, stdin=output, check=False)  # noqa: S602
         return ExitStatus.API_ERROR if status == ExitStatus.SUCCESS and done.returncode else status
 

@@ -282,7 +282,7 @@ def update_accounts(connection: Connection, caller: Caller, changes: Sequence[Ch
 
 
 NOUNS = (
-    # An entry has no user of its own: users stand in it.
+    # Entries of accounts contain their users, so the account has no field for a user.
     Noun(
         section="accounts",
         entity=Entity.ACCOUNT,

@@ -357,7 +357,7 @@ NOUNS = (
         entity=Entity.SERVICE_OFFERING,
         create=CREATE,
         create_many=offering_service.create_service_offerings,
-        # What is changed is called tags as where it is made: two words for one thing would be compared twice.
+        # The field is called tags as in the create command; with a second name it would be compared twice.
         update=replace(UPDATE, parameters=tuple(one for one in UPDATE.parameters if one.name != "storagetags")),
         update_many=offering_service.update_service_offerings,
         read=partial(read_offerings, entity=Entity.SERVICE_OFFERING, fields=service_offerings.FIELDS),

@@ -237,7 +237,7 @@ def _refuse_unknown(given: Mapping[str, str]) -> None:
             if bare in OF_THE_CALL
             else "entries of virtualmachines do not have this parameter"
         )
-        # The bare name would look like a parameter of the call.
+        # The name alone would look like a parameter of the call.
         raise InvalidParameter(f"{name[:80]} of an entry", given[name][:80], rule)
 
 

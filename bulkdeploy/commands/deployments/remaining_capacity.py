@@ -95,7 +95,7 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.OBJECT,
         response=REMAINING_CAPACITY,
         roles=ROOT_ADMIN_ONLY,
-        # As any deploy call it makes the owner's default security group, where there is none.
+        # As for any deploy call, a missing default security group of the owner is created.
         changes_state=True,
         parameters=(
             *(parameter for parameter in OF_ANY_VM if parameter.name not in OF_A_DEPLOYMENT),

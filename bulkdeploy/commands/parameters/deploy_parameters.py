@@ -90,7 +90,7 @@ OF_ANY_VM: tuple[Parameter, ...] = (
         WireType.UUID,
         "the disk offering of the root disk if an ISO is given, otherwise of a data disk",
         entity=(Entity.DISK_OFFERING,),
-        spellings=("diwskofferingid",),  # as the functional specification of the bulk call spells it
+        spellings=("diwskofferingid",),  # the spelling in the functional specification of the bulk call
     ),
     long("size", "the size in GiB of the disk of diskofferingid; only for custom disk offerings", minimum=1),
     long(

@@ -216,7 +216,7 @@ def _find_host(visit: Visit) -> Row:
     name = given.get("name", "")
     wanted = {"clusterid": given.get("clusterid", ""), "name": name} if name else {"id": given.get("id") or "-"}
     rows = visit.calls.rows("listHostsMetrics", wanted)
-    found = [row for row in rows if name in ("", row["name"])]  # the list does not mind upper and lower case
+    found = [row for row in rows if name in ("", row["name"])]  # the list ignores upper and lower case
     if not found:
         raise ApiRefused(NOT_FOUND, visit.pages.texts.capacity.no_host)
     return found[0]

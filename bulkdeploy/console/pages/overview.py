@@ -121,7 +121,7 @@ def _found(
             rows, count = visit.calls.page(
                 noun.lists, {**noun.given, **_few_details(noun, visit), **wanted, "page": 1, "pagesize": RECENT}
             )
-        except ApiRefused:  # an id that names nothing of this kind
+        except ApiRefused:  # no object of this type has the id
             continue
         if rows:
             label = noun.shown[0]

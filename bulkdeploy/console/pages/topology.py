@@ -20,7 +20,7 @@ MOST_OWNERS, MOST_DEPLOYMENTS = 200, 50
 def topology(visit: Visit) -> Response:
     """Return the page with the map of a zone. Its script draws the data of ``zone_map``."""
     if COMMAND not in visit.may:
-        visit.calls(COMMAND)  # the API says why not
+        visit.calls(COMMAND)  # the API's error explains why
     zones = visit.calls.rows("listZones")
     zone = next((row for row in zones if row["id"] == visit.given.get("zoneid")), zones[0] if zones else {})
     return visit.page(

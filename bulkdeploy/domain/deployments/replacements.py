@@ -140,7 +140,7 @@ def _restore_step(rules: ReplacementRules, members: Sequence[Member], old: Seque
     begun = _removable(rules, members, old, len(old) - kept_old)
     unfinished = any(vm.has_job or vm.awaits_answer for vm in members if not vm.is_old)
     if begun or broken or unfinished or len(old) > kept_old:
-        # VMs that a user destroyed count as unavailable: without new ones, no other VM might ever be restored.
+        # VMs that a user destroyed count as unavailable; unless they are replaced, no other VM may be restored.
         missing = 0 if begun else max(0, rules.desired - len(members) + len(broken))
         return ReplacementStep(restore=begun, create=missing, remove=broken, failed=failed)
     return ReplacementStep(state=ReplacementState.PAUSED if old else ReplacementState.COMPLETED)

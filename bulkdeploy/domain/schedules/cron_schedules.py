@@ -26,7 +26,7 @@ class CronSchedule:
     def next_after(self, moment: datetime) -> datetime | None:
         """Return the first time later than ``moment``, or None if there is none up to ``end``."""
         after = max(moment, self.start - timedelta(seconds=1))
-        # Within the hour that comes twice its first times are named again; only moments in UTC can be compared.
+        # In the hour that the clock repeats, local times occur twice, so times are compared in UTC.
         named = (at.astimezone(UTC) for at in CronSim(self.expression, after.astimezone(self.zone)))
         found = next((at for at in named if at > after), None)
         return None if found is None or (self.end is not None and found > self.end) else found

@@ -70,7 +70,8 @@ class Schedule:
     def _times(self, local: datetime) -> Iterator[datetime]:
         if self.interval is Interval.HOURLY:
             hour = local.astimezone(UTC).replace(minute=0, second=0, microsecond=0)
-            for minutes in range(3 * 60):  # of UTC: local hours may be half an hour off, or come twice
+            # minutes of UTC, because local hours may be shifted by half an hour or occur twice
+            for minutes in range(3 * 60):
                 one = hour + timedelta(minutes=minutes)
                 if one.astimezone(self.zone).minute == self.parts[0]:
                     yield one

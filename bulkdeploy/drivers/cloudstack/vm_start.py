@@ -145,7 +145,7 @@ class VmStart:
         except CallRefused as error:
             seen = self._seen()
             if seen is None or seen["state"] != STOPPED or is_changing(seen):
-                return seen  # a job of an earlier call was seen too late
+                return seen  # an earlier call's job has changed the VM
             raise failure("boot", call.host_name, error) from error
         except NotAnswered:
             return self._seen()
@@ -185,7 +185,7 @@ class VmStart:
             if error.was_cut_off and (row is None or row["state"] != ERROR):
                 return row
             if row is not None and is_changing(row):
-                return row  # a job of an earlier call stood in the way
+                return row  # an earlier call's job is changing the VM
             raise failure("boot", call.host_name, error) from error
         except NotAnswered:
             return self._seen()

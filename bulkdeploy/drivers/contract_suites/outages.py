@@ -114,7 +114,8 @@ class OutageContract:
         outage.cut_off(rig.hosts[0])
         rig.release(guest.uuid)
         later = Caller(rig.driver, fence=2, timeout_s=rig.patience_s)
-        with suppress(DriverError):  # a lock on the guest's disk, or a disk on the silent host, refuses it
+        # a lock on the guest's disk, or a disk on the silent host, may prevent the start
+        with suppress(DriverError):
             later.run(rig.hosts[1], guest)
         outage.bring_back(rig.hosts[0])
         rig.driver.end_leftovers(rig.hosts[0], (), timeout_s=PATIENCE_S)

@@ -97,7 +97,7 @@ class ClusterHttp:
         self._urls = list(urls)
         self._is_silent = is_silent
         self.session = requests.Session()
-        self.session.trust_env = False  # a proxy of the environment is none of the cluster's
+        self.session.trust_env = False  # proxies in the environment are not meant for the cluster
         self.session.verify = fingerprint is None
         self.session.mount("https://", OneContext(fingerprint, ca_file))
         self.session.mount("http://", HTTPAdapter(pool_connections=CONNECTIONS, pool_maxsize=CONNECTIONS))

@@ -57,7 +57,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
 
     def __init__(self, options: ExtensionOptions) -> None:
         self._extension = Extension(options)
-        self.is_watched = options.statuses  # guest by guest would be a program for each, every few seconds
+        self.is_watched = options.statuses  # without the action statuses, each check would run a program per guest
         self._turns = Turns()
 
     @classmethod
@@ -231,7 +231,7 @@ class ExtensionDriver(VncConsoles, CustomActions, HypervisorDriver):
             DriverError: the action failed or returned no mark. Host HA must not conclude from this error that the
                 silent host is dead, because many executables succeed for actions that they do not know.
         """
-        del volumes  # disks are where the executable made them
+        del volumes  # the executable decides where disks are
         if not self._extension.options.activity:
             return None
         guests = [{"uuid": kept.vm["uuid"], "name": kept.name} for _, kept in self._kept_by_host()[host.uuid]]

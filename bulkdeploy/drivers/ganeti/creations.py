@@ -64,7 +64,7 @@ def names_there(rapi: Rapi, names: Collection[str], *, timeout_s: float) -> set[
         NotAnswered, JobFailed: a query failed.
     """
     under_way = [text for _, text in active_jobs(rapi, timeout_s=timeout_s)]
-    # Ganeti rejects a filter of names only if one is unknown. With a further condition, it filters.
+    # A filter of only names fails if one is unknown, so a condition that is always true is added.
     named = ["&", ["=~", "name", "."], ["|", *(["=", "name", name] for name in names)]]
     made = rapi.query("instance", ("name",), named, timeout_s=timeout_s)
     return {str(name) for (name,) in made} | {name for name in names if any(name in text for text in under_way)}

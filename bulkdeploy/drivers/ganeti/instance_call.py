@@ -190,7 +190,7 @@ class GanetiCall(FencedCall):
         body: dict[str, object] = {"cleanup": True, "allow_failover": False}
         if found.secondary is None:
             body["target_node"] = node
-        elif found.secondary != node:  # Ganeti looks on the secondary only
+        elif found.secondary != node:  # Ganeti checks only the secondary node
             log.warning("copy_not_looked_for", instance=self.name, node=node)
         try:
             self.run("stop", "PUT", "instances", self.name, "migrate", body=body)
@@ -344,7 +344,7 @@ class GanetiCall(FencedCall):
         """Wait for jobs that may still create or change the instance, and return whether there were any."""
         rapi = self._cluster.rapi
         waited = False
-        for _ in range(2):  # a job that makes many, then the one that it submits
+        for _ in range(2):  # first a job that creates many instances, then the job that it submits
             try:
                 mine = [number for number, text in active_jobs(rapi, timeout_s=self.left) if self.name in text]
             except (NotAnswered, JobFailed) as error:

@@ -69,7 +69,7 @@ class OpenedImage:
 
     def _chunks(self, report: Callable[[int], bool]) -> Iterator[bytes]:
         algorithm, wanted = read_checksum(self.image.checksum)
-        if algorithm not in LENGTHS.values():  # others, such as shake_128, have no digest of one length
+        if algorithm not in LENGTHS.values():  # other algorithms, such as shake_128, have digests of any length
             raise ImageRejected(f"the algorithm {algorithm} of its checksum is not known")
         digest = hashlib.new(algorithm, usedforsecurity=False)
         sent, reported, chunk = 0, time.monotonic(), self.head

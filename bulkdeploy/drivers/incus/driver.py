@@ -119,7 +119,7 @@ class IncusDriver(
             raise DriverError("connect", name, reason, transient=False)
         found = call.send("connect", "GET", path_of("resources"), target=target).value
         cpu, memory = found["cpu"], found["memory"]
-        frequencies = ("frequency_turbo", "frequency")  # the second is that of the moment
+        frequencies = ("frequency_turbo", "frequency")  # the second one is the current frequency
         speeds = [one.get(key) or 0 for one in cpu.get("sockets") or () for key in frequencies]
         local = self._options.local_pool
         space = None
@@ -335,7 +335,7 @@ class IncusDriver(
                 call.run("delete", "DELETE", call.path, tolerate=("not found",))
             self._records.fences.release(guest_uuid, fence)
             with self._records.fences.volumes_in_use(volume_uuids) as used:
-                if used:  # by another guest, or by this one, which was started since
+                if used:  # the volumes are used by another guest, or by this guest if it was started since
                     raise DriverError(
                         "delete", call.host_name, "another guest uses one of its volumes", transient=True
                     )

@@ -290,13 +290,14 @@ def _read(answer: requests.Response) -> Answer:
     except ValueError:
         raise Refused(answer.status_code, answer.text) from None
     if found.get("type") == "error":
-        kind = OperationFailed if answer.status_code == OK else Refused  # a wait begins to answer before its end
+        # the response to a wait begins before the wait ends
+        kind = OperationFailed if answer.status_code == OK else Refused
         raise kind(int(found.get("error_code") or answer.status_code), str(found.get("error")))
     return Answer(found.get("metadata") or {}, answer.headers.get("ETag"))
 
 
 def _has_no_leader(answer: requests.Response) -> bool:
-    if urlsplit(answer.url).path.endswith("/wait"):  # the wait is over, and the operation goes on
+    if urlsplit(answer.url).path.endswith("/wait"):  # the wait has ended, and the operation continues
         return False
     return answer.status_code == 500 and any(text in answer.text for text in NOT_READY)
 

@@ -35,7 +35,7 @@ def open_websocket(access: Access, path: str, *, timeout_s: float) -> ClientConn
             except (OSError, SSLError, WebSocketException) as error:
                 reasons.append(f"{url}: {error}")
                 continue
-            stack.pop_all()  # from here on the caller closes it
+            stack.pop_all()  # from now on the caller must close the socket
             return websocket
     raise NotAnswered("; ".join(reasons))
 

@@ -220,7 +220,7 @@ class PoolSizes:
             try:
                 if known.expires_at <= time.monotonic():
                     known.size = self._measure(pool)
-                    # A measurement may take longer than its result is kept, so the time begins after it.
+                    # A measurement may take longer than its result is cached, so the cache time begins afterwards.
                     kept_s = FAILURES_KEPT_S if known.size is None else SIZES_KEPT_S
                     known.expires_at = time.monotonic() + kept_s
             finally:

@@ -55,7 +55,7 @@ def _start_event_loop() -> None:
         if not _running:
             libvirt.registerErrorHandler(
                 lambda *_: None, None
-            )  # errors are raised; no second copy on standard error
+            )  # errors are raised, and not also printed on standard error
             libvirt.virEventRegisterDefaultImpl()
             _running.append(Thread(target=_run_event_loop, name="libvirt-events", daemon=True))
             _running[0].start()

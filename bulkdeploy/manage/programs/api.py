@@ -143,11 +143,11 @@ def figures_shared() -> Iterator[None]:
     owner = os.getpid()
     with _own_directory() as directory:
         os.environ[SHARED_FIGURES] = str(directory)
-        signal.signal(signal.SIGTERM, _end)  # until gunicorn handles it, which begins when all is loaded
+        signal.signal(signal.SIGTERM, _end)  # until gunicorn handles the signal, after loading
         try:
             yield
         finally:
-            if os.getpid() == owner:  # forked processes come by here, too, when they end
+            if os.getpid() == owner:  # forked processes also run this at their end
                 shutil.rmtree(directory, ignore_errors=True)
 
 
@@ -162,7 +162,8 @@ def _own_directory() -> Iterator[Path]:
         directory = Path(mkdtemp(prefix=f"{FIGURES}{os.getpid()}-"))
         with (directory / LOCK).open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            if (directory / LOCK).exists():  # else it was taken for one that is left, a moment before it was locked
+            # otherwise another process deleted the unlocked directory as a leftover
+            if (directory / LOCK).exists():
                 yield directory
                 return
 

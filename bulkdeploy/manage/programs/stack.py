@@ -161,7 +161,8 @@ class Stack:
                 return
             stop_signal, patience_s = STOPPING[name]
             self.supervisor.start(ChildSpec(name, server.launch, stop_signal, patience_s, SERVERS))
-        from bulkdeploy.store.database.database import ensure_database  # takes as long as the servers do
+        # the import takes as long as the start of the servers
+        from bulkdeploy.store.database.database import ensure_database
 
         deadline = time.monotonic() + SERVER_SECONDS
         waiting = list(servers.values())
@@ -243,7 +244,7 @@ def _free_address(listen: str) -> str:
         except OSError as error:
             if time.monotonic() > deadline:
                 raise ServerFailed(f"Cannot listen on {listen}: {error.strerror or error}") from error
-            time.sleep(0.1)  # the API of a killed `up` may still be going
+            time.sleep(0.1)  # the API of a killed `up` may still be running
 
 
 def _answers(url: str) -> bool:

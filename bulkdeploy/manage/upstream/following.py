@@ -123,7 +123,7 @@ class Follower:
         with self._system.engine.begin() as connection:
             state = take_lead(connection, self._client.access.url, self._me, LEASE_S)
         if state is None:
-            self._written = {}  # another process may have written something else since
+            self._written = {}  # another process may have written other values since
             return None
         with self._leading():
             if self._all_due is None and state.imported is not None:

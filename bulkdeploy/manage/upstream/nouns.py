@@ -109,7 +109,7 @@ def _hosts(noun: Noun) -> Noun:
 
 def _pools(noun: Noun) -> Noun:
     places = tuple(one for one in noun.create.parameters if one.name in PLACES and one.name != "scope")
-    # createStoragePool makes no pools of one host: addHost does. Another cloud lists them beside the others.
+    # addHost creates pools of one host, not createStoragePool. Another cloud lists both.
     scope = string("scope", "what reaches it", choices=tuple(one.value for one in PoolScope))
     host = uuid("hostid", Entity.HOST, "the host of a pool of scope HOST")
     return replace(

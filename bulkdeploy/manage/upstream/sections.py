@@ -334,7 +334,8 @@ def _ranges(row: Row, _: Rows) -> Iterator[Texts]:
 
 
 def _security_groups(row: Row, _: Rows) -> Iterator[Texts]:
-    described = () if row["name"] == "default" else ("description",)  # every account has one, with a text of ours
+    # every account has the group default, whose description this service sets
+    described = () if row["name"] == "default" else ("description",)
     yield {**taken(row, "name", *described), **owner(row)}
 
 

@@ -92,7 +92,7 @@ class Exporter:
         places = [row.get("_within"), *(self._place_of(section, row, name) for name in (noun.parent, ZONE))]
         innermost = next((place for place in places if place is not None), None)
         if innermost is not None and innermost[0] is not Entity.DOMAIN and innermost not in self._written:
-            return  # in another zone, or a project's
+            return  # the object is in another zone, or belongs to a project
         outer = document if innermost is None else self._written.get(innermost, document)
         entry = self._entry(section, row, outer)
         if noun.pairs is None:

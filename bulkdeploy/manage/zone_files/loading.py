@@ -50,7 +50,7 @@ class LoadReport:
 
 
 def _read_standard_input() -> bytes:
-    buffer = getattr(sys.stdin, "buffer", None)  # Python has none where a shell has closed it
+    buffer = getattr(sys.stdin, "buffer", None)  # Python has no standard input if the shell has closed it
     if buffer is None:
         raise OSError(errno.EBADF, "it is closed")
     return bytes(buffer.read())
@@ -172,7 +172,7 @@ class Loader:
         Returns None if the entry must wait for another entry, or if the entry is rejected.
         """
         values = dict(entry.values)
-        # What it stands in comes first: that says which of several things with one name is meant.
+        # References to containing objects come first, because they decide between objects with one name.
         for name, reference in sorted(entry.references.items(), key=lambda one: isinstance(one[1], tuple)):
             if isinstance(reference, Entry):
                 if reference.ref is None:
@@ -221,7 +221,7 @@ class Loader:
             if noun.entity is not None:
                 entry.ref = ref_of(noun.entity, row, noun.name)
             if noun.section in self._adopted and not noun.exports(row):
-                continue  # it came with the installation
+                continue  # the object exists in every installation
             values = self._with_other_zones(noun, values, row)
             differing = self._difference(entry, values, row)
             if differing:

@@ -32,7 +32,7 @@ def choose_shared_pools(storage: SharedStorage, vms: Ints, grants: Sequence[Gran
     disks = range(len(storage.volumes.sizes))
     whole = _whole_vms(own, storage.volumes.sizes, disks)
     even = whole.sum(axis=1) >= vms if _in_the_same_pools(storage.own, disks) else np.zeros(len(vms), dtype=bool)
-    if grants:  # what spills has its grants by first fit
+    if grants:  # VMs that spill to zone-wide pools get their pools by first fit
         even &= vms <= storage.packing.vms_in_own_pools()[used].min(axis=1)
     row = np.arange(len(vms), dtype=np.int64).repeat(vms)
     if even.all():

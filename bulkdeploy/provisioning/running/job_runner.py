@@ -110,7 +110,7 @@ class JobRunner:
         self._steps: Mapping[str, JobSteps[Any]] = {
             name: kind.steps(kind, tools) for name, kind in job_kinds().items()
         }
-        # Queues in C instead of semaphores and executors in Python: two thirds of the cost of handing a job over.
+        # Queues in C cost two thirds of semaphores and executors in Python when a job is passed on.
         self._slots: SimpleQueue[None] = SimpleQueue()
         for _ in range(SLOTS_BESIDES):
             self._slots.put(None)

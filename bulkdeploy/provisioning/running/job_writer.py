@@ -135,7 +135,7 @@ class JobWriter:
 
     def _commit(self, requests: Sequence[int], finished: Sequence[Finished]) -> None:
         current = list(finished)
-        while True:  # each time with fewer jobs: see StaleLeases.rest
+        while True:  # ends, because each round has fewer jobs (StaleLeases.still_leased)
             try:
                 work = partial(self._transaction, requests=requests, finished=current)
                 with metrics.BATCH_SECONDS.time():
@@ -197,7 +197,7 @@ class JobWriter:
         except Exception as error:
             if is_unreachable(error):
                 log.warning("outbox_not_cleared", jobs=len(messages), why=str(error).splitlines()[0])
-            else:  # what was settled stays settled, and the sweeper sends
+            else:  # the results are committed, and the sweeper sends the messages
                 log.exception("outbox_not_cleared", jobs=len(messages))
 
 

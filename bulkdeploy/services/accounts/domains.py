@@ -64,7 +64,8 @@ def update_domains(connection: Connection, caller: Caller, changes: Sequence[Cha
     locked = _lock_all(connection, caller, [ref for ref, _ in changes])
     for ref, given in changes:
         if given.get("name", locked[ref.id].name) != locked[ref.id].name:
-            _rename(connection, locked[ref.id], given["name"])  # one by one: each is in the paths of others
+            # one by one, because each domain is in the paths of others
+            _rename(connection, locked[ref.id], given["name"])
     named = ((ref, given) for ref, given in changes if "networkdomain" in given)
     change_rows(connection, ((ref, {"network_domain": given["networkdomain"] or None}) for ref, given in named))
     texts = (f"updated domain {locked[ref.id].path}" for ref, _ in changes)

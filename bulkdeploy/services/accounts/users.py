@@ -338,7 +338,7 @@ def _require_administered_users(
             raise InvalidParameter("id", str(ref.uuid), "the service itself acts as this user")
         account_id, role_id = places[ref.id]
         if caller.role_type is RoleType.USER and ref.id != caller.user_id:
-            # Whoever gets a user's keys or sets its password acts in its name: events would name the wrong person.
+            # A caller with a user's keys or password could act as that user; events would name the wrong person.
             raise PermissionDenied(
                 f"{caller.username} does not have permission to operate with resource user {ref.uuid}: "
                 "a user whose role is of type User can only act on itself"

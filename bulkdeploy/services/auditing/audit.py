@@ -128,7 +128,7 @@ def _look_at_guests(
     engine: Engine, drivers: Sequence[HypervisorDriver], unsettled: frozenset[UUID], released: set[UUID]
 ) -> _Look:
     look, seen = _Look(set()), set[UUID]()
-    unseen: dict[UUID, str] = {}  # what is missing for this reason is doubtful, and looked at again
+    unseen: dict[UUID, str] = {}  # objects that seem to be missing for this reason are checked again
     for part in _parts(guest for driver in drivers for guest in driver.list_seen_guests(unseen)):
         with read_only(engine) as connection:
             rows = {row.uuid: row for row in expected_guests(connection, [guest.uuid for guest in part])}

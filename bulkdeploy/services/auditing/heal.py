@@ -61,7 +61,7 @@ def in_rounds(healing: Healing, mend_one: Callable[[Invariant], int]) -> dict[st
         before = sum(every.values())
         for invariant in healing.invariants:
             done = healing.batch
-            while done >= healing.batch:  # ends: what is mended is broken no more
+            while done >= healing.batch:  # ends, because repaired rows are no longer found
                 done = mend_one(invariant)
                 if done:
                     every[invariant.name] = every.get(invariant.name, 0) + done

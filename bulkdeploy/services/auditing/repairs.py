@@ -79,7 +79,7 @@ def begin_repairs(connection: Connection, found: Comparison, healing: Healing) -
     if healing.vm is None and healing.host_id is None:
         pools = {uuid: found.pools[uuid][0] for uuid in found.volumes if uuid in found.pools}
         begun.volumes.update(store.remove_volumes_again(connection, pools))
-    if expunging or begun.volumes:  # before there are jobs, which it would leave what they work on to
+    if expunging or begun.volumes:  # before jobs are created, because it ignores objects with unfinished jobs
         heal_connection(connection, Healing(healing.batch))
     for vm in vms:
         kind = EXPUNGE if vm.uuid in expunging else REPAIR

@@ -334,7 +334,7 @@ def _check_url(caller: Caller, url: str) -> None:
         parts = urlsplit(url)
     except ValueError:
         parts = urlsplit("")
-    if any(ord(letter) < ord(" ") for letter in url):  # urlsplit leaves line breaks out
+    if any(ord(letter) < ord(" ") for letter in url):  # urlsplit removes line breaks
         raise InvalidParameter("url", redact_url(url)[:80], "it must not contain control characters")
     if caller.is_root_admin and parts.scheme.lower() == FILE and not parts.netloc and parts.path.startswith("/"):
         return

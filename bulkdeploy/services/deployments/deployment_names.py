@@ -75,7 +75,7 @@ def _first_free(
     """
     free: list[str] = []
     begin, width = 1, count
-    while len(free) < count:  # ends: as many names are taken as there are VMs, at most
+    while len(free) < count:  # ends, because at most as many names are taken as there are VMs
         names = [f"{prefix}-{number}" for number in range(begin, begin + width)]
         taken = names_in_use(connection, names, networks) | given
         free += [name for name in names if name.lower() not in taken]

@@ -81,7 +81,8 @@ def _requested_networks(
         if network is None:
             shown = request.shown(request.networks_parameter, network_id)
             raise InvalidParameter(request.networks_parameter, shown, f"Unable to find network by id {shown}")
-        if not network.is_usable_by(owner):  # first: what else is wrong with it is told only to who may use it
+        # first, because further errors are shown only to owners who may use the network
+        if not network.is_usable_by(owner):
             raise PermissionDenied(
                 f"Account {owner.account_name} does not have permission to use network {network.uuid}"
             )

@@ -64,7 +64,7 @@ def calculate_capacity(
         PlannerNotInstalled: the offering or the call names a planner that is not installed.
     """
     configuration = read_configuration(connection)
-    savepoint = connection.begin_nested()  # of the network that a first deployment would make, nothing is kept
+    savepoint = connection.begin_nested()  # the savepoint removes the network that a first deployment creates
     (spec,) = check_deployments(connection, configuration, DeployCall(caller, (request,)), KnownSpecs())
     if tiered and not spec.offering.is_custom:
         raise InvalidCombination(

@@ -109,7 +109,7 @@ def update_schedule(connection: Connection, caller: Caller, ref: EntityRef, chan
         raise InvalidParameter("enddate", end.isoformat(), "it must not be before the start date")
     expression = changes.get("schedule", row.schedule)
     _require_cron(expression)
-    # An occurrence that was handled is not named again, even if the clock was set back since then.
+    # An occurrence that was handled is not returned again, even if the clock was set back.
     after = now if row.last_run is None else max(now, row.last_run)
     store.update_schedule(
         connection,

@@ -72,7 +72,7 @@ def update_security_groups(connection: Connection, caller: Caller, changes: Sequ
         if name == row.name:
             continue
         _check_not_default("id", str(ref.uuid), row.name)
-        with _unique(name, owner):  # one by one: of two groups that swap their names one is in the way
+        with _unique(name, owner):  # one by one, because two groups that swap their names conflict
             change_row(connection, ref, {"name": name})
         text = f"renamed security group {row.name} to {name}"
         record_event(connection, caller, EventType.SECURITY_GROUP_UPDATE, text, group_reference(ref), owner)

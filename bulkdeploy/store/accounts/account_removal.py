@@ -143,7 +143,7 @@ def _insert_waiting_job(
         instance_id=instance.id,
         instance_uuid=instance.uuid,
         phase=JobPhase.WAITING,
-        # One attempt: passes that look for jobs which never began leave it alone.
+        # One attempt, so that the sweeper's passes for jobs that never began ignore the job.
         attempts=1,
         params=params,
         created=func.now(),

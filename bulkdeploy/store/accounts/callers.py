@@ -105,7 +105,7 @@ def callers(*columns: ColumnElement[Any]) -> Select[Any]:
             roles.c.id.label("role_id"),
             roles.c.role_type,
             _rules().label("rules"),
-            # Every call needs the conditions: reading them here saves a statement.
+            # Every call needs the conditions, so reading them here saves a statement.
             guards.label("guards"),
             _project_rules().label("project_rules"),
             *columns,

@@ -139,7 +139,7 @@ def lock_role_names(connection: Connection) -> set[str]:
 
     Other transactions that call this function wait until this transaction ends.
     """
-    # The one role that is always there stands for the names of all.
+    # The root admin role always exists, so its lock protects the names of all roles.
     lock_role(connection, ROOT_ADMIN_ROLE_ID)
     names = connection.execute(select(roles.c.name).where(roles.c.removed.is_(None), OF_ACCOUNTS)).scalars()
     return {name.strip().lower() for name in names}

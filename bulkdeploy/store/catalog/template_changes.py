@@ -62,7 +62,7 @@ def read_templates(connection: Connection, entity: Entity) -> list[dict[str, Any
     accounts_of = {row[0]: row[1] for row in connection.execute(shared.group_by(grant.template_id))}
     found = owned_reader(entity, FIELDS)(connection)
     for one in found:
-        _, owner_id = one.pop("_within")  # it stands in its zones
+        _, owner_id = one.pop("_within")  # templates list their zones separately
         if owner_id == ADMIN_ACCOUNT_ID:
             del one["account"], one["domainid"]
         one["hypervisor"] = one["hypervisor"] or NO_HYPERVISOR

@@ -37,7 +37,7 @@ def is_unreachable(error: BaseException) -> bool:
     """
     if isinstance(error, NoConnectionInTime | OutcomeUnknown | SchemaMismatch):
         return True
-    if isinstance(error, psycopg.Error):  # of a driver's own database, past SQLAlchemy
+    if isinstance(error, psycopg.Error):  # an error of a driver's own database, which does not use SQLAlchemy
         if error.sqlstate is None:
             return isinstance(error, psycopg.OperationalError)
         return error.sqlstate.startswith(REFUSING)

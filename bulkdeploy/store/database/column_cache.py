@@ -206,7 +206,7 @@ def _statement(requested: _Wanted, number: int) -> str:
     table = requested.table
     names = [*table.columns, GONE]
     values = ", ".join([*table.columns.values(), f"({table.gone})::int::bigint", _OWN])
-    # A comparison with a subquery is one with a constant: the age of what is kept is taken once, not per row.
+    # The subquery is evaluated once, so the age of the cached rows is not computed per row.
     changed = "true" if requested.kept is None else f"age(xmin) <= (SELECT age(%(since_{number})s::xid))"
     arrays = ", ".join(f"array_agg({name})" for name in names)
     scope = table.scope.replace("%(scope)s", f"%(scope_{number})s::bigint")

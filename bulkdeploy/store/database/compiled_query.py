@@ -75,7 +75,7 @@ class CompiledQuery:
             psycopg.Error: the database refused the query, or cannot be reached.
         """
         below = psycopg_connection(connection)
-        if not below.autocommit:  # a transaction that psycopg has yet to begin
+        if not below.autocommit:  # psycopg has not begun the transaction yet
             return [tuple(row) for row in connection.execute(self._query, parameters)]
         sql, names = self._compiled
         values = [parameters[name].encode() for name in names]
@@ -139,7 +139,8 @@ def _require(result: PGresult, session: PGconn, connection: Connection) -> PGres
 
     A broken connection is also invalidated.
     """
-    if session.status == ConnStatus.BAD:  # SQLAlchemy did not see it break, and would try to use it again
+    # SQLAlchemy does not know that the session is broken, and would use it again
+    if session.status == ConnStatus.BAD:
         connection.invalidate()
         raise psycopg.OperationalError(result.get_error_message())
     if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):

@@ -184,7 +184,7 @@ def reserve_numbers(connection: Connection, wanted: Sequence[tuple[Table | SqlSe
 
     A source is a sequence, or a table, whose next ids are reserved.
     """
-    # The subquery has the sequence looked up once, not for each number.
+    # With the subquery, the sequence is looked up once and not for each number.
     arrays = ", ".join(
         f"ARRAY(SELECT nextval((SELECT CAST({_sequence(source)} AS regclass)))"  # noqa: S608 - our own names
         " FROM generate_series(1, %s))"

@@ -246,7 +246,7 @@ def _notice_dropped(connection: psycopg.Connection[Any], record: ConnectionPoolE
     used = record.info.setdefault(USED, False)
     record.info[USED] = True
     if not used:
-        return  # made a moment ago: its first use will show
+        return  # the connection is new, so its first use will show whether it works
     if connection.closed or _readable(connection.fileno()):
         raise InvalidatePoolError
 

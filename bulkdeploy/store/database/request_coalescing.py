@@ -50,7 +50,8 @@ class Coalescer(Generic[K, V]):
             found = self._requests.run((connection, key))
         except Unserved:
             found = None
-        if found is None:  # because of some caller's connection or key: each reads alone, and gets its own error
+        # one caller's connection or key failed, so each caller reads alone and gets its own error
+        if found is None:
             found = self._read(connection, [key])
         return found.get(key)
 

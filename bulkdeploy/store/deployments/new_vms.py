@@ -91,7 +91,7 @@ def reserve_identities(connection: Connection, calls: Sequence[NewVms]) -> None:
         call.ids, call.job_ids = ids[end - count : end], job_ids[end - count : end]
         call.uuids, call.job_uuids = random_uuids(count), random_uuids(count)
         for part, positions in zip(call.parts, call.positions(), strict=True):
-            for at, vm in zip(positions, part.named, strict=False):  # nothing is said of the VMs of most bulk calls
+            for at, vm in zip(positions, part.named, strict=False):  # most bulk calls name no VMs
                 call.uuids[at] = vm.uuid or call.uuids[at]
                 call.job_uuids[at] = vm.job_uuid or call.job_uuids[at]
             part.ids = [call.ids[at] for at in positions]

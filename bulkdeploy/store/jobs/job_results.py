@@ -17,7 +17,8 @@ ENCRYPTED_PASSWORD = "encryptedpassword"  # noqa: S105 - a name
 
 def object_result(key: str, row: Mapping[str, Any]) -> str:
     """Return the result of a success as JSON: one object under its key. Fields with the value None are omitted."""
-    present = {str(name): value for name, value in row.items() if value is not None}  # labels of columns are more
+    # converts SQLAlchemy's column labels to plain text
+    present = {str(name): value for name, value in row.items() if value is not None}
     return orjson.dumps({key: present}, default=_wire_value, option=RESULT_FORM).decode()
 
 

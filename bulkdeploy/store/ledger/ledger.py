@@ -310,7 +310,7 @@ def _lock_clusters(connection: Connection, thresholds: Thresholds) -> None:
 
 
 _LOCK_HOSTS = text(
-    # The first line's setting holds before the first row is looked at, the last one's after all are locked.
+    # The first setting is made before the first row is locked, and the last one after all rows are locked.
     "WITH locked AS (SELECT host_id FROM host_capacity WHERE (SELECT set_config('lock_timeout', :most, true)) <> ''"
     "   AND host_id = ANY(:ids) ORDER BY host_id FOR UPDATE)"
     " SELECT set_config('lock_timeout', CASE WHEN hosts >= 0 THEN CAST(:after AS text) END, true)"

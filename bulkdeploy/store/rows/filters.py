@@ -75,7 +75,7 @@ def equal(column: ColumnElement[Any]) -> Filter:
     """Return the filter for a number, a flag or a text that must be equal to the column. Case matters."""
 
     def condition(value: object) -> Condition:
-        # A number goes in its own width: one that the column could not hold matches nothing and is no error.
+        # A number is sent in its own width, so a number too large for the column matches nothing without an error.
         is_number = isinstance(value, int) and not isinstance(value, bool)
         return column == (literal(value, BigInteger) if is_number else value)
 

@@ -121,7 +121,7 @@ def change_rows(connection: Connection, changes: Iterable[tuple[EntityRef, Value
     for alike in _groups_of_equal_columns([values for _, values in given]):
         ref, values = given[alike[0]]
         table = SOURCES[ref.entity].table.name
-        # A record set of the table's own type: PostgreSQL reads each value as its column's.
+        # With a record set of the table's type, PostgreSQL converts each value to the type of its column.
         query = (
             f"UPDATE {table} SET {', '.join(f'{name} = new.{name}' for name in sorted(values))}"  # noqa: S608 - our own names
             f" FROM jsonb_populate_recordset(CAST(NULL AS {table}), CAST(:rows AS jsonb)) AS new"

@@ -245,7 +245,7 @@ nics = Table(
     ),
     created(),
     removed(),
-    # One live nic per device of a VM; not partial, so that a VM's nics are found by it whatever the planner knows.
+    # One live NIC per device of a VM; not partial, so that the planner always uses it to find a VM's NICs.
     Index("uq_nics_device", "vm_id", "device_id", "removed", unique=True, postgresql_nulls_not_distinct=True),
     Index(
         "uq_nics_live_address",

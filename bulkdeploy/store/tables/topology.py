@@ -156,7 +156,7 @@ storage_pools = Table(
     created(),
     removed(),
     Index("uq_storage_pools_live_name", "zone_id", "name", unique=True, postgresql_where=text("removed IS NULL")),
-    # Room on its page for what is allocated of it: no index is touched then.
+    # Free space on the page for updates of the allocated amounts, so that no index is changed.
     postgresql_with={"fillfactor": "50"},
 )
 

@@ -152,7 +152,7 @@ virtual_machines = Table(
     Index("ix_virtual_machines_host", "host_id", postgresql_where=text("host_id IS NOT NULL")),
     Index("ix_virtual_machines_group", "group_id", postgresql_where=text("group_id IS NOT NULL")),
     Index("ix_virtual_machines_name", text("lower(name)")),
-    # Room on its page for the two states that every new VM goes through: no index is touched then (ADR 48).
+    # Free space on the page for the two states of every new VM, so that no index is changed (ADR 48).
     postgresql_with={"fillfactor": "50"},
 )
 

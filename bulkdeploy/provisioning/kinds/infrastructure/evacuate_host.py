@@ -173,7 +173,8 @@ class EvacuateHost(JobSteps[PlaceWork]):
         job = work.job
         release_host(connection, job.instance_id)  # guests whose claim was under way when the host was fenced
         involved = _involved(connection, job)
-        waiting = _jobs_under_way(connection, job, involved)  # first: what ended since is among those left
+        # before the VMs are read, so that VMs whose job ends meanwhile are among them
+        waiting = _jobs_under_way(connection, job, involved)
         left = _to_start(connection, job, involved)
         moving = count_moves(connection, job.id)
         save_progress(connection, job, {**job.progress, FENCED: True, INVOLVED: involved}, self.tools.lease_seconds)
@@ -278,7 +279,7 @@ def _start_elsewhere(
     """
     locked = lock_vms_to_move(connection, vm_ids, len(vm_ids)) if vm_ids else []
     left = _to_start(connection, work.job, involved) if locked else []
-    vms = [vm for vm in locked if vm.id in left]  # not one that was stopped meanwhile
+    vms = [vm for vm in locked if vm.id in left]  # without VMs that were stopped meanwhile
     if not vms:
         return []
     stopped = [vm.id for vm in vms]

@@ -49,7 +49,7 @@ class MigrateHost(JobSteps[PlaceWork]):
         job = work.job
         left = job.progress.get(VMS)
         if left is None:
-            lock_host(connection, job.instance_id)  # claims that are under way are committed before
+            lock_host(connection, job.instance_id)  # waits until claims in progress are committed
             left = vms_on_host(connection, job.instance_id)
         moving = count_moves(connection, job.id)
         if not left and not moving:

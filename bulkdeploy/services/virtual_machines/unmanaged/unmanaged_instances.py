@@ -109,7 +109,8 @@ def find_unmanaged(
         guests += guests_without_rows(driver, unknown)
         there |= {volume[0]: volume for volume in driver.list_volumes() if volume[0] not in volumes}
     with reading() as connection:
-        volumes = store.known_volumes(connection)  # what was made while drivers listed is known by now
+        # volumes that were created while drivers listed volumes are known now
+        volumes = store.known_volumes(connection)
         hosts = store.hosts_of(connection, {guest.host_uuid for guest, _ in guests})
         released = store.released_guests(connection)
     copies = Counter(guest.uuid for guest, _ in guests)
@@ -184,7 +185,7 @@ def _remove_guest(drivers: Drivers, one: UnmanagedGuest, timeout_s: float) -> st
         failpoints.before(Failpoint.REMOVE_UNMANAGED)
         driver.ensure_absent(host, one.guest.uuid, volumes, fence=LAST_FENCE, timeout_s=timeout_s)
         failpoints.after(Failpoint.REMOVE_UNMANAGED)
-        for uuid, pool_uuid, _ in one.volumes:  # drivers that look pools up by volumes find none of these
+        for uuid, pool_uuid, _ in one.volumes:  # drivers cannot find the pools of these volumes by themselves
             driver.ensure_volume_absent(pool_uuid, uuid, timeout_s=timeout_s)
     except DriverError as error:
         return str(error)
