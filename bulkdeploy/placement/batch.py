@@ -5,6 +5,9 @@ as a single plan. Several kinds are planned by size: large VMs get hosts before 
 small VMs fill the remaining capacity. Counts of the owner's VMs continue from kind to kind, so that every VM goes
 to the cluster where the owner has the fewest VMs at that moment. If some VMs get no host, other orders are tried,
 with the configured host algorithm and with tight packing, before any VM is refused.
+
+Kinds that differ only in the cluster to which they are pinned are planned in one turn. Existing VMs are such kinds,
+because their volumes are in pools of clusters.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +16,7 @@ from dataclasses import dataclass, replace
 from bulkdeploy.placement.catalog import PlacementCatalog
 from bulkdeploy.placement.claimed_plans import add_members, after, with_members
 from bulkdeploy.placement.model import PlacementRequest, Plan, ZoneSnapshot
-from bulkdeploy.placement.planner import plan
+from bulkdeploy.placement.planner import plan, plan_pinned
 
 PACKED = "firstfit"
 """The host algorithm that leaves the largest holes."""
@@ -54,8 +57,9 @@ def plan_batch(
         PlannerNotInstalled: a request names a planner that is not installed.
     """
     best: BatchPlan | None = None
-    for turns, packed in _attempts(snapshot, requests):
-        made = _in_turns(snapshot, requests, turns, catalog, packed=packed)
+    groups = _group_by_pins(requests)
+    for turns, packed in _attempts(snapshot, [requests[group[0]] for group in groups]):
+        made = _in_turns(snapshot, requests, [groups[turn] for turn in turns], catalog, packed=packed)
         if best is None or made.placed > best.placed:
             best = made
         if not best.refused:
@@ -63,25 +67,47 @@ def plan_batch(
     return best or BatchPlan((), (), snapshot)
 
 
+def _group_by_pins(requests: Sequence[PlacementRequest]) -> list[list[int]]:
+    """Return the positions of the requests in groups that ``plan_pinned`` can plan. Other requests are alone."""
+    alike: dict[PlacementRequest, dict[int, int]] = {}
+    groups: list[list[int]] = []
+    for at, request in enumerate(requests):
+        if request.cluster_id is None or request.disks or request.affinities or request.most_by_host is not None:
+            groups.append([at])
+            continue
+        kind = alike.setdefault(replace(request, cluster_id=None, count=0), {})
+        if kind.setdefault(request.cluster_id, at) != at:
+            groups.append([at])
+    return sorted(groups + [list(kind.values()) for kind in alike.values()])
+
+
 def _in_turns(
     snapshot: ZoneSnapshot,
     requests: Sequence[PlacementRequest],
-    turns: Sequence[int],
+    turns: Sequence[Sequence[int]],
     catalog: PlacementCatalog,
     *,
     packed: bool,
 ) -> BatchPlan:
     plans: dict[int, Plan] = {}
     members: dict[int, Mapping[int, int]] = {}
-    for turn, position in enumerate(turns):
-        request = with_members(requests[position], members)
-        algorithm = PACKED if packed else request.host_algorithm
-        request = replace(request, seed=request.seed + turn, host_algorithm=algorithm)
-        made = plans[position] = plan(snapshot, request, catalog)
+    for turn, positions in enumerate(turns):
+        planned = []
+        for position in positions:
+            request = with_members(requests[position], members)
+            algorithm = PACKED if packed else request.host_algorithm
+            planned.append(replace(request, seed=request.seed + turn, host_algorithm=algorithm))
+        if len(planned) == 1:
+            made = plan(snapshot, planned[0], catalog)
+            parts = [made]
+        else:
+            made, parts = plan_pinned(snapshot, planned, catalog)
+        plans.update(zip(positions, parts, strict=True))
         if turn + 1 < len(turns) or made.refused:
-            snapshot = after(snapshot, request, made)
-            add_members(request, made, members)
-    return BatchPlan(tuple(plans[position] for position in range(len(requests))), tuple(turns), snapshot)
+            snapshot = after(snapshot, planned[0], made)
+            add_members(planned[0], made, members)
+    in_order = tuple(position for positions in turns for position in positions)
+    return BatchPlan(tuple(plans[position] for position in range(len(requests))), in_order, snapshot)
 
 
 def _attempts(

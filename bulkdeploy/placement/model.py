@@ -298,6 +298,11 @@ class Spread:
         facts = (self.cluster_id, self.pod_id, self.before, self.capacity, self.added)
         return map(ClusterSpread, *(fact.tolist() for fact in facts))
 
+    def between(self, start: int, end: int) -> "Spread":
+        """Return the effect on the clusters from position ``start`` to before ``end``."""
+        at = slice(start, end)
+        return Spread(self.cluster_id[at], self.pod_id[at], self.before[at], self.capacity[at], self.added[at])
+
 
 class HostAnswer(NamedTuple):
     """The number of a request's VMs that a host takes, and the reason of the rule that excludes the host."""

@@ -23,12 +23,20 @@ from bulkdeploy.placement.storage.zone_storage import Grant, share_zone
 from bulkdeploy.placement.strategy import Filling, OpenClusters, preferred_first
 
 
-def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Plan:
+def plan(
+    snapshot: ZoneSnapshot,
+    request: PlacementRequest,
+    catalog: PlacementCatalog,
+    vms_by_cluster: Mapping[int, int] | None = None,
+) -> Plan:
     """Return the places of the request's VMs. All of them are placed, or as many as fit.
 
     The same snapshot, request and seed give the same plan. With the count-dispersing and the pod-concentrating
     strategy, planning a + b VMs gives each cluster the same number as planning a VMs, claiming them, and planning b
     VMs. First fit orders the clusters again for each plan.
+
+    ``vms_by_cluster`` has the number of VMs for each cluster (by id), which replaces the strategy. The numbers add
+    up to the requested one.
 
     Raises:
         PlannerNotInstalled: the request names a planner that is not installed.
@@ -36,13 +44,16 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
     found = measure_capacity(snapshot, request, catalog)
     opened = (found.alone > 0).nonzero()[0]
     clusters = OpenClusters(snapshot, found.order[opened], found.clusters[opened])
-    last_resorts = snapshot.once(
-        "last resorts", lambda: snapshot.clusters.policy == AllocationPolicy.LAST_RESORT.rank
-    )
-    filling = preferred_first(
-        catalog.strategy(request.planner).filling(clusters, pods_first=request.pods_first),
-        last_resorts[clusters.at],
-    )
+    if vms_by_cluster is None:
+        last_resorts = snapshot.once(
+            "last resorts", lambda: snapshot.clusters.policy == AllocationPolicy.LAST_RESORT.rank
+        )
+        filling = preferred_first(
+            catalog.strategy(request.planner).filling(clusters, pods_first=request.pods_first),
+            last_resorts[clusters.at],
+        )
+    else:
+        filling = _given(clusters, vms_by_cluster)
     capacity, share, grants = _share(filling, clusters, found, opened, request.count)
     added = np.zeros(len(found.clusters), dtype=np.int64)
     added[opened] = share
@@ -60,9 +71,62 @@ def plan(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCa
             clusters.id, snapshot.clusters.pod_id[clusters.at], clusters.owner_vms, found.alone[opened], share
         ),
     )
+    return _with_limiting(snapshot, request, made, catalog)
+
+
+def plan_pinned(
+    snapshot: ZoneSnapshot, requests: Sequence[PlacementRequest], catalog: PlacementCatalog
+) -> tuple[Plan, list[Plan]]:
+    """Plan requests that differ only in the cluster and the number of VMs, and return the whole plan and its parts.
+
+    Each request is pinned to another cluster and has neither disks nor affinity groups. The VMs of a cluster then
+    do not depend on those of other clusters: each cluster gets the number of VMs that ``plan`` gives its request.
+
+    Raises:
+        PlannerNotInstalled: the requests name a planner that is not installed.
+    """
+    vms = {request.cluster_id: request.count for request in requests if request.cluster_id is not None}
+    made = plan(snapshot, replace(requests[0], cluster_id=None, count=sum(vms.values())), catalog, vms)
+    by_cluster = made.cluster_ids.argsort(kind="stable")
+    first, opened = (
+        ids.searchsorted([[cluster_id, cluster_id + 1] for cluster_id in vms])
+        for ids in (made.cluster_ids[by_cluster], made.spread.cluster_id)
+    )
+    parts = []
+    for request, (start, end), (at, after_it) in zip(requests, first.tolist(), opened.tolist(), strict=True):
+        part = replace(
+            made.of(by_cluster[start:end]),
+            requested=request.count,
+            capacity=int(made.spread.capacity[at:after_it].sum()),
+            count_excluded=partial(_excluded, snapshot, request, catalog),
+            spread=made.spread.between(at, after_it),
+            count_limiting=None,
+        )
+        parts.append(_with_limiting(snapshot, request, part, catalog))
+    return made, parts
+
+
+def _given(clusters: OpenClusters, vms_by_cluster: Mapping[int, int]) -> Filling:
+    wanted = np.array([vms_by_cluster.get(cluster_id, 0) for cluster_id in clusters.id.tolist()], dtype=np.int64)
+
+    def fill(taken: Ints, capacity: Ints, count: int) -> Ints:
+        del count
+        added: Ints = np.minimum(wanted - taken, capacity)
+        return added
+
+    return fill
+
+
+def _with_limiting(
+    snapshot: ZoneSnapshot, request: PlacementRequest, made: Plan, catalog: PlacementCatalog
+) -> Plan:
     if not 0 < made.placed < request.count:
         return made
     return replace(made, count_limiting=partial(_excluded_after, snapshot, request, made, catalog))
+
+
+def _excluded(snapshot: ZoneSnapshot, request: PlacementRequest, catalog: PlacementCatalog) -> Mapping[str, int]:
+    return measure_capacity(snapshot, request, catalog).hosts.excluded()
 
 
 def _excluded_after(
@@ -72,9 +136,7 @@ def _excluded_after(
 
     Exclusions before the plan do not explain why no more VMs fit.
     """
-    return measure_capacity(
-        after(snapshot, request, made), with_members_of(request, made), catalog
-    ).hosts.excluded()
+    return _excluded(after(snapshot, request, made), with_members_of(request, made), catalog)
 
 
 def _share(

@@ -30,10 +30,10 @@ from bulkdeploy.store.ledger.zone_locks import keep_zone_rules, lock_plans
 
 @dataclass(frozen=True, slots=True)
 class AlikeVms:
-    """VMs with the same need and the same hosts to avoid."""
+    """VMs with the same need. None of them may get the host ``left_host_id``, which all of them leave, if given."""
 
     need: PlacementNeed
-    avoided: frozenset[int]
+    left_host_id: int | None
     vms: list[VmToPlace]
 
 
@@ -151,28 +151,27 @@ def plan_together(
     """
     configuration = read_configuration(connection)
     made = BatchPlan()
-    kinds: dict[tuple[PlacementNeed, frozenset[int]], AlikeVms] = {}
+    alike: dict[tuple[PlacementNeed, int | None], list[VmToPlace]] = {}
     groups: dict[int, Sequence[int]] = {}
     for vm_id, vm in read_vms_to_place(connection, configuration, list(vms)).items():
         if vm is None:
             made.hosts[vm_id] = BOUND
             continue
         groups[vm_id] = vm.need.affinity_group_ids
-        need = replace(vm.need, purpose=purpose, vm_id=vm_id if vm.need.affinity_group_ids else None)
         left = vms[vm_id]
-        avoided = forbidden if left is None or left in forbidden else forbidden | {left}
-        kinds.setdefault((need, avoided), AlikeVms(need, avoided, [])).vms.append(vm)
-    zone_ids = sorted({kind.need.zone_id for kind in kinds.values()})
+        alike.setdefault((vm.need, None if left in forbidden else left), []).append(vm)
+    kinds = [AlikeVms(replace(need, purpose=purpose), left, of_kind) for (need, left), of_kind in alike.items()]
+    zone_ids = sorted({kind.need.zone_id for kind in kinds})
     if to_claim:
         _lock(connection, zone_ids, groups)
     members = AffinityMembers(connection, configuration, groups)
     for zone_id in zone_ids:
-        of_zone = [kind for kind in kinds.values() if kind.need.zone_id == zone_id]
-        merged = _merge(of_zone, forbidden)
-        planned = _plan_zone(connection, configuration, merged, members)
+        of_zone = [kind for kind in kinds if kind.need.zone_id == zone_id]
+        merged = _merge(of_zone)
+        planned = _plan_zone(connection, configuration, merged, members, forbidden)
         if len(merged) < len(of_zone):
             swapped = _leave_hosts(planned, vms)
-            planned = swapped or _plan_zone(connection, configuration, of_zone, members)
+            planned = swapped or _plan_zone(connection, configuration, of_zone, members, forbidden)
         made.hosts.update(planned.hosts)
         made.placed.extend(planned.placed)
     return made
@@ -188,13 +187,13 @@ def _lock(connection: Connection, zone_ids: Sequence[int], groups: Mapping[int, 
         lock_affinity_groups(connection, group_ids)
 
 
-def _merge(kinds: Sequence[AlikeVms], forbidden: frozenset[int]) -> list[AlikeVms]:
+def _merge(kinds: Sequence[AlikeVms]) -> list[AlikeVms]:
     """Merge kinds with the same need. A VM of a merged kind can get the host that another VM of the kind leaves."""
     by_need: dict[PlacementNeed, list[AlikeVms]] = {}
     for kind in kinds:
         by_need.setdefault(kind.need, []).append(kind)
     return [
-        alike[0] if len(alike) == 1 else AlikeVms(need, forbidden, [vm for kind in alike for vm in kind.vms])
+        alike[0] if len(alike) == 1 else AlikeVms(need, None, [vm for kind in alike for vm in kind.vms])
         for need, alike in by_need.items()
     ]
 
@@ -230,13 +229,15 @@ def _plan_zone(
     configuration: Configuration,
     kinds: Sequence[AlikeVms],
     members: AffinityMembers,
+    forbidden: frozenset[int],
 ) -> BatchPlan:
     """Plan the VMs of a zone owner by owner. Each owner's plan includes the claims of the plans before it."""
     made = BatchPlan()
     left: ZoneSnapshot | None = None
     placed: dict[int, Mapping[int, int]] = {}
     catalog = placement_catalog()
-    for account_id in sorted({kind.need.owner.account_id for kind in kinds}):
+    account_ids = sorted({kind.need.owner.account_id for kind in kinds})
+    for account_id in account_ids:
         of_owner = [kind for kind in kinds if kind.need.owner.account_id == account_id]
         snapshot, requests = zone_as_seen_by(
             connection,
@@ -249,7 +250,7 @@ def _plan_zone(
             members=members,
         )
         requests = [
-            with_members(replace(request, avoid_host_ids=kind.avoided), placed)
+            with_members(replace(request, avoid_host_ids=_avoided(kind, forbidden)), placed)
             for kind, request in zip(of_owner, requests, strict=True)
         ]
         left = snapshot
@@ -264,9 +265,14 @@ def _plan_zone(
             if plan.placed:
                 planned = Planned(plan, request, limits, thresholds_of(snapshot, request, plan))
                 made.placed.append(PlacedVms(kind.need, kind.vms[: plan.placed], planned))
-            left = after(left, request, plan)
+            if account_id != account_ids[-1]:
+                left = after(left, request, plan)
             add_members(request, plan, placed)
     return made
+
+
+def _avoided(kind: AlikeVms, forbidden: frozenset[int]) -> frozenset[int]:
+    return forbidden if kind.left_host_id is None else forbidden | {kind.left_host_id}
 
 
 def _hosts(kind: AlikeVms, plan: Plan) -> dict[int, int | NoPlace]:

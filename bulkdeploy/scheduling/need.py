@@ -26,7 +26,7 @@ class PlacementNeed:
 
     ``planner`` is the name of a CloudStack planner. Hosts that ``offering_planner`` (of the service offering)
     excludes are always excluded. All pins apply together. ``vm_id`` is given if the need is that of one existing
-    VM, which then does not count as a member of its groups.
+    VM with affinity groups, which then does not count as a member of its groups.
     """
 
     owner: Owner

@@ -302,7 +302,8 @@ def zone_as_seen_by(
             with_owner_hosts=with_owner_hosts,
         )
     if seed is None:
-        requests = [replace(request, seed=snapshot.seed) for request in requests]
+        seed = snapshot.seed
+        requests = [replace(request, seed=seed) for request in requests]
     return snapshot, requests
 
 

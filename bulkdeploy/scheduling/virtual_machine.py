@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Any
 from uuid import UUID
 
@@ -62,31 +63,55 @@ def read_vms_to_place(
     cluster_id: int | None = None,
     host_id: int | None = None,
 ) -> dict[int, VmToPlace | None]:
-    """Return each of these VMs as ``read_vm_to_place`` does, with a constant number of statements."""
+    """Return each of these VMs as ``read_vm_to_place`` does, with a constant number of statements.
+
+    VMs whose rows do not differ in what placement reads share one need.
+    """
     vms = read_vms(connection, vm_ids)
     volumes = read_vm_volumes(connection, vm_ids)
     groups = read_vm_groups(connection, vm_ids)
     pods = pods_bound_by_address(connection, vm_ids)
     owners = owners_by_id(connection, {vm.account_id for vm in vms.values()})
+    needs: dict[tuple[object, ...], PlacementNeed | None] = {}
     found: dict[int, VmToPlace | None] = {}
     for vm_id in vm_ids:
-        vm, bound_pod_id = vms[vm_id], pods.get(vm_id)
-        unplaced = [volume for volume in volumes[vm_id] if volume.scope is None]
-        need = need_of(configuration, vm, owners[vm.account_id], unplaced, groups[vm_id])
-        disagree = None not in (pod_id, bound_pod_id) and pod_id != bound_pod_id
-        pod = pod_id if bound_pod_id is None else bound_pod_id
-        bound = _bind(need, vm_id, volumes[vm_id], pod_id=pod, cluster_id=cluster_id, host_id=host_id)
+        vm, of_vm = vms[vm_id], volumes[vm_id]
+        member_id = vm_id if groups[vm_id] else None
+        alike = (_of_vm(vm), tuple(map(_of_volume, of_vm)), groups[vm_id], member_id, pods.get(vm_id))
+        if alike not in needs:
+            unplaced = [volume for volume in of_vm if volume.scope is None]
+            need = need_of(configuration, vm, owners[vm.account_id], unplaced, groups[vm_id])
+            pinned = {"pod_id": pod_id, "cluster_id": cluster_id, "host_id": host_id}
+            needs[alike] = _bind(replace(need, vm_id=member_id), of_vm, pods.get(vm_id), **pinned)
+        bound = needs[alike]
         found[vm_id] = None
-        if bound is not None and not disagree:
-            new_volumes = tuple(volume.uuid for volume in unplaced)
+        if bound is not None:
+            new_volumes = tuple([volume.uuid for volume in of_vm if volume.scope is None])
             found[vm_id] = VmToPlace(vm_id, vm.uuid, bound, new_volumes, vm.last_host_id)
     return found
+
+
+_of_vm = attrgetter(
+    "account_id",
+    "zone_id",
+    "hypervisor",
+    "cpu_number",
+    "cpu_mhz",
+    "memory_mib",
+    "service_offering_id",
+    "template_id",
+    "deployment_id",
+)
+_of_volume = attrgetter("scope", "cluster_id", "host_id", "size_bytes", "disk_offering_id")
+"""The columns that determine the need of a VM. Other columns of ``read_vms`` and ``read_vm_volumes`` follow from
+them.
+"""
 
 
 def read_deployment_need(connection: Connection, configuration: Configuration, deployment_id: int) -> PlacementNeed:
     """Return the need of one more VM of a deployment: the need of an existing VM with the pins of the call."""
     row = read_vm(connection, vm_of_deployment(connection, deployment_id))
-    pins = {name: row.config.get(name) for name in ("pod_id", "cluster_id", "host_id")}
+    pins = {"pod_id": row.called_pod_id, "cluster_id": row.called_cluster_id, "host_id": row.called_host_id}
     volumes = read_vm_volumes(connection, [row.id])[row.id]
     groups = read_vm_groups(connection, [row.id])[row.id]
     owner = owners_by_id(connection, [row.account_id])[row.account_id]
@@ -105,7 +130,7 @@ def need_of(
     The need is not restricted by existing volumes and addresses.
     """
     planner, offering_planner = choose_planners(
-        configuration, bulk=vm.bulk, named=vm.config.get("planner"), offering=vm.deployment_planner
+        configuration, bulk=vm.bulk, named=vm.planner, offering=vm.deployment_planner
     )
     return PlacementNeed(
         owner=owner,
@@ -130,26 +155,26 @@ def _disk(volume: Row[Any], vm: Row[Any]) -> Disk:
 
 def _bind(
     need: PlacementNeed,
-    vm_id: int,
     volumes: Sequence[Row[Any]],
+    bound_pod_id: int | None,
     *,
     pod_id: int | None,
     cluster_id: int | None,
     host_id: int | None,
 ) -> PlacementNeed | None:
-    """Return the need of one VM, with the pins of the call and of its volumes, or None if the pins contradict."""
-    hosts = {volume.host_id for volume in volumes if volume.scope == PoolScope.HOST}
+    """Return the need with the pins of the call, of the VM's volumes and of the pod of its address.
+
+    Returns None if the pins contradict each other.
+    """
+    pods = {bound_pod_id, pod_id} - {None}
+    hosts = {volume.host_id for volume in volumes if volume.scope == PoolScope.HOST} | ({host_id} - {None})
     clusters = {volume.cluster_id for volume in volumes if volume.scope == PoolScope.CLUSTER}
-    if host_id is not None:
-        hosts.add(host_id)
-    if cluster_id is not None:
-        clusters.add(cluster_id)
-    if len(hosts) > 1 or len(clusters) > 1:
+    clusters |= {cluster_id} - {None}
+    if max(len(pods), len(hosts), len(clusters)) > 1:
         return None
     return replace(
         need,
-        vm_id=vm_id,
         host_id=hosts.pop() if hosts else None,
         cluster_id=clusters.pop() if clusters else None,
-        pod_id=pod_id,
+        pod_id=pods.pop() if pods else None,
     )

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.placement.batch import BatchPlan, plan_batch
 from bulkdeploy.placement.claimed_plans import after
+from bulkdeploy.placement.hosts import HOST_ALGORITHMS
 from bulkdeploy.placement.model import Affinity, PlacementRequest, ZoneSnapshot
 from bulkdeploy.scheduling.catalog import placement_catalog
 from tests.placement.oracle import place_one_by_one
@@ -98,6 +99,28 @@ def test_one_kind_is_planned_as_the_bulk_call_plans_it(problem: tuple[Zone, Plac
     zone, kind = problem
     (made,) = planned(zone.snapshot(), [kind]).plans
     assert_same(made, plan(zone.snapshot(), kind))
+
+
+@examples(60)
+@given(problem=problems(without=frozenset({"affinity", "pools", "zone pools", "local pools"})), data=st.data())
+def test_kinds_that_differ_in_their_clusters_get_what_each_gets_alone(
+    problem: tuple[Zone, PlacementRequest], data: st.DataObject
+) -> None:
+    """VMs that are pinned to clusters are planned together. Hosts, capacities and reasons stay the same."""
+    zone, kind = problem
+    algorithm = data.draw(st.sampled_from([name for name in HOST_ALGORITHMS if "random" not in name]))
+    kinds = [
+        replace(kind, cluster_id=cluster.id, count=data.draw(st.integers(0, 12)), host_algorithm=algorithm)
+        for cluster in zone.clusters
+    ]
+    made = planned(zone.snapshot(), kinds)
+    for pinned, part in zip(kinds, made.plans, strict=True):
+        alone = plan(zone.snapshot(), pinned)
+        assert_same(part, alone)
+        assert part.limiting == alone.limiting
+        zone = zone.after(pinned, part)
+    if made.refused:
+        np.testing.assert_array_equal(made.left.hosts.vms_used, zone.snapshot().hosts.vms_used)
 
 
 @examples(40)

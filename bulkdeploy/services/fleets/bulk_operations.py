@@ -33,7 +33,7 @@ from bulkdeploy.services.virtual_machines.vm_work import (
     refusal,
 )
 from bulkdeploy.store.jobs.bulk_operations import find_operation_by_token, insert_operation
-from bulkdeploy.store.virtual_machines.guests import lock_vms, read_pending_vms
+from bulkdeploy.store.virtual_machines.guests import lock_vm_states, lock_vms, read_pending_vms
 
 MOST_REASONS = 100
 """An error names at most this number of VMs that cannot be processed."""
@@ -137,7 +137,7 @@ def run_bulk_operation(
         raise _rejection(request, checked.failed, len(vms))
     if prepared.hosts is not None:
         prepared.hosts.claim(connection)
-        prepared.hosts.keep(connection, vms, lock_vms(connection, [vm.id for vm, _ in checked.vms]))
+        prepared.hosts.keep(connection, vms, lock_vm_states(connection, [vm.id for vm, _ in checked.vms]))
     return _write(connection, system, caller, request, prepared, checked.vms, checked.failed)
 
 

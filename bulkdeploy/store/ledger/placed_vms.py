@@ -10,21 +10,30 @@ from bulkdeploy.domain.infrastructure.topology import AffinityType
 from bulkdeploy.store.database.arrays import int_array
 from bulkdeploy.store.database.engine import TransactionConflict
 
+_VMS = text(
+    "WITH calls AS MATERIALIZED (SELECT id, bulk, config ->> 'planner' AS planner,"
+    "     CAST(config ->> 'pod_id' AS bigint) AS called_pod_id,"
+    "     CAST(config ->> 'cluster_id' AS bigint) AS called_cluster_id,"
+    "     CAST(config ->> 'host_id' AS bigint) AS called_host_id FROM deployments"
+    "   WHERE id IN (SELECT deployment_id FROM virtual_machines WHERE id = ANY(CAST(:vms AS bigint[]))))"
+    " SELECT v.id, v.uuid, v.account_id, v.zone_id, v.host_id, v.last_host_id, v.hypervisor, v.cpu_number,"
+    "   v.cpu_mhz, v.memory_mib, v.service_offering_id, v.template_id, v.deployment_id, o.host_tags,"
+    "   o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag, d.bulk, d.planner, d.called_pod_id,"
+    "   d.called_cluster_id, d.called_host_id"
+    " FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
+    " JOIN templates t ON t.id = v.template_id JOIN calls d ON d.id = v.deployment_id"
+    " WHERE v.id = ANY(CAST(:vms AS bigint[]))"
+)
+"""The configuration of a deployment can contain long user data. It is read once, not for each VM."""
+
 
 def read_vms(connection: Connection, vm_ids: Collection[int]) -> dict[int, Row[Any]]:
     """Return the rows of VMs by internal id, with the columns that placement needs.
 
-    These include tags and planner of the offering, tags of the template, and the configuration of the deployment.
+    These include tags and planner of the offering, the tag of the template, and the planner, pod, cluster and host
+    that the call of the deployment named.
     """
-    rows = connection.execute(
-        text(
-            "SELECT v.*, o.host_tags, o.storage_tags, o.storage_type, o.deployment_planner, t.template_tag,"
-            " d.config, d.bulk FROM virtual_machines v JOIN service_offerings o ON o.id = v.service_offering_id"
-            " JOIN templates t ON t.id = v.template_id JOIN deployments d ON d.id = v.deployment_id"
-            " WHERE v.id = ANY(CAST(:vms AS bigint[]))"
-        ),
-        {"vms": int_array(vm_ids)},
-    )
+    rows = connection.execute(_VMS, {"vms": int_array(vm_ids)}).all()
     return {row.id: row for row in rows}
 
 
@@ -49,13 +58,13 @@ def read_vm_volumes(connection: Connection, vm_ids: Collection[int]) -> dict[int
     found: dict[int, list[Row[Any]]] = {vm_id: [] for vm_id in vm_ids}
     rows = connection.execute(
         text(
-            "SELECT v.vm_id, v.uuid, v.size_bytes, v.volume_type, p.scope, p.cluster_id, p.host_id,"
+            "SELECT v.vm_id, v.uuid, v.size_bytes, v.disk_offering_id, p.scope, p.cluster_id, p.host_id,"
             " o.storage_type, o.storage_tags FROM volumes v LEFT JOIN storage_pools p ON p.id = v.pool_id"
             " LEFT JOIN disk_offerings o ON o.id = v.disk_offering_id"
             " WHERE v.vm_id = ANY(CAST(:vms AS bigint[])) AND v.removed IS NULL ORDER BY v.device_id, v.id"
         ),
         {"vms": int_array(vm_ids)},
-    )
+    ).all()
     for row in rows:
         found[row.vm_id].append(row)
     return found

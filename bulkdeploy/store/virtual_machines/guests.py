@@ -179,17 +179,19 @@ def encrypted_passwords(connection: Connection, vm_ids: Collection[int]) -> dict
     return {row.id: bytes(row.password_encrypted) for row in rows}
 
 
-_PENDING = text(
-    "SELECT v.*, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id AND j.instance_type = 'VirtualMachine'"
-    "   AND j.status + 0 = 0) AS has_job"
+_PENDING = (
+    "SELECT $columns, EXISTS (SELECT FROM async_jobs j WHERE j.instance_id = v.id"
+    "   AND j.instance_type = 'VirtualMachine' AND j.status + 0 = 0) AS has_job"
     " FROM virtual_machines v WHERE v.id = ANY(CAST(:vms AS bigint[])) ORDER BY v.id"
 )
-_LOCK_PENDING = text(f"{_PENDING} FOR UPDATE OF v")
+_READ_PENDING = text(_PENDING.replace("$columns", "v.*"))
+_LOCK_PENDING = text(_PENDING.replace("$columns", "v.*") + " FOR UPDATE OF v")
+_LOCK_STATES = text(_PENDING.replace("$columns", "v.id, v.state, v.host_id") + " FOR UPDATE OF v")
 
 
 def read_pending_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
     """Return the rows of VMs ordered by id, with the columns of ``lock_vms``, without locking them."""
-    return connection.execute(_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
+    return connection.execute(_READ_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
 
 
 def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
@@ -198,6 +200,14 @@ def lock_vms(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[An
     The column ``has_job`` tells whether the VM has an unfinished job.
     """
     return connection.execute(_LOCK_PENDING, {"vms": int_array(sorted(vm_ids))}).all()
+
+
+def lock_vm_states(connection: Connection, vm_ids: Collection[int]) -> Sequence[Row[Any]]:
+    """Lock the rows of VMs as ``lock_vms`` does.
+
+    Only the columns ``id``, ``state``, ``host_id`` and ``has_job`` are returned.
+    """
+    return connection.execute(_LOCK_STATES, {"vms": int_array(sorted(vm_ids))}).all()
 
 
 def lock_vm(connection: Connection, vm_id: int) -> Row[Any]:
