@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from typing import Any
+from uuid import UUID
 
 from sqlalchemy import (
     ARRAY,
@@ -23,6 +24,11 @@ def int_array(numbers: Iterable[int]) -> str:
     function takes a fiftieth.
     """
     return "{" + ",".join(map(str, numbers)) + "}"
+
+
+def nullable_array(values: Iterable[int | UUID | None]) -> str:
+    """Return whole numbers or uuids as a PostgreSQL array literal. None becomes NULL."""
+    return "{" + ",".join("NULL" if value is None else str(value) for value in values) + "}"
 
 
 def any_of(name: str) -> CollectionAggregate[Any]:

@@ -12,12 +12,13 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+import orjson
 from sqlalchemy import Connection, bindparam, text
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 
 from bulkdeploy.domain.events import EventType
 from bulkdeploy.domain.jobs import FAILED_RESULT_CODE, JobStatus
-from bulkdeploy.store.database.arrays import RECORD_SEPARATOR, int_array
+from bulkdeploy.store.database.arrays import RECORD_SEPARATOR, int_array, nullable_array
 from bulkdeploy.store.jobs.action_events import SCHEDULED, ActionEvent, write_events
 from bulkdeploy.store.jobs.done_jobs import Instance
 from bulkdeploy.telemetry.request_id import current_request
@@ -256,17 +257,17 @@ _INSERT = text(
     "WITH made AS (INSERT INTO async_jobs (uuid, kind, cmd, account_id, user_id, instance_type, instance_id,"
     "     instance_uuid, params, parent_id, operation_id, request_id, traceparent, phase)"
     "   SELECT coalesce(uuid, gen_random_uuid()), kind, cmd, account_id, user_id, instance_type, instance_id,"
-    "     instance_uuid, params, parent_id, CAST(:operation AS bigint), :request, :traceparent,"
+    "     instance_uuid, CAST(params AS jsonb), parent_id, CAST(:operation AS bigint), :request, :traceparent,"
     "     CASE WHEN place <= :most THEN 'queued' ELSE 'held' END"
-    "   FROM (SELECT unnest(CAST(:kinds AS text[])) AS kind, unnest(CAST(:cmds AS text[])) AS cmd,"
-    "     unnest(CAST(:accounts AS bigint[])) AS account_id, unnest(CAST(:users AS bigint[])) AS user_id,"
-    "     unnest(CAST(:types AS text[])) AS instance_type, unnest(CAST(:instances AS bigint[])) AS instance_id,"
-    "     unnest(CAST(:uuids AS uuid[])) AS instance_uuid, unnest(CAST(:parents AS bigint[])) AS parent_id,"
-    "     unnest(CAST(:own_uuids AS uuid[])) AS uuid, unnest(:params) AS params,"
-    "     generate_series(1, cardinality(CAST(:kinds AS text[]))) AS place) AS new"
+    "   FROM unnest(string_to_array(:kinds, chr(30)), string_to_array(:cmds, chr(30)),"
+    "     CAST(:accounts AS bigint[]), CAST(:users AS bigint[]), string_to_array(:types, chr(30)),"
+    "     CAST(:instances AS bigint[]), CAST(:uuids AS uuid[]), CAST(:parents AS bigint[]),"
+    "     CAST(:own_uuids AS uuid[]), string_to_array(:params, chr(30))) WITH ORDINALITY"
+    "     AS new(kind, cmd, account_id, user_id, instance_type, instance_id, instance_uuid, parent_id, uuid,"
+    "       params, place)"
     "   ORDER BY place RETURNING id, uuid, kind, phase), sent AS (INSERT INTO outbox (job_id, queue, kind)"
     "   SELECT id, :queue, kind FROM made WHERE phase = 'queued') SELECT id, uuid FROM made ORDER BY id"
-).bindparams(bindparam("params", type_=ARRAY(JSONB)))
+)
 
 
 def insert_jobs(
@@ -285,16 +286,16 @@ def insert_jobs(
     rows = connection.execute(
         _INSERT,
         {
-            "kinds": [job.kind for job in jobs],
-            "cmds": [job.cmd for job in jobs],
-            "accounts": [job.account_id for job in jobs],
-            "users": [job.user_id for job in jobs],
-            "types": [job.instance.type for job in jobs],
-            "instances": [job.instance.id for job in jobs],
-            "uuids": [job.instance.uuid for job in jobs],
-            "own_uuids": [job.uuid for job in jobs],
-            "parents": [job.parent_id for job in jobs],
-            "params": [dict(job.params) for job in jobs],
+            "kinds": RECORD_SEPARATOR.join(job.kind for job in jobs),
+            "cmds": RECORD_SEPARATOR.join(job.cmd for job in jobs),
+            "accounts": int_array(job.account_id for job in jobs),
+            "users": int_array(job.user_id for job in jobs),
+            "types": RECORD_SEPARATOR.join(job.instance.type for job in jobs),
+            "instances": int_array(job.instance.id for job in jobs),
+            "uuids": nullable_array(job.instance.uuid for job in jobs),
+            "own_uuids": nullable_array(job.uuid for job in jobs),
+            "parents": nullable_array(job.parent_id for job in jobs),
+            "params": RECORD_SEPARATOR.join(orjson.dumps(dict(job.params)).decode() for job in jobs),
             "operation": operation_id,
             "request": current_request(),
             "traceparent": current_traceparent(),
@@ -302,7 +303,7 @@ def insert_jobs(
             "most": len(jobs) if max_parallel is None else max_parallel,
         },
     )
-    made = [(row.id, row.uuid) for row in rows]
+    made = [(job_id, uuid) for job_id, uuid in rows.all()]
     write_events(
         connection,
         [
