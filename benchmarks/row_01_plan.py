@@ -209,6 +209,7 @@ def _unlike() -> Iterator[Line]:
         ("plan 500 unlike VMs (20 sizes), 100 hosts", hosts, sizes(500, 20), 50, 100),
         ("plan 500 unlike VMs (each its own size), 100 hosts", zone(100, 10), _own_sizes(500), 50, 100),
         ("plan 10000 unlike VMs (50 sizes), 25000 hosts, 1000 clusters", large, sizes(10_000, 50), 1_000, 300),
+        ("plan 10000 existing VMs, 25000 hosts, 1000 clusters", large, _existing(10_000, 1_000), 150, 100),
     ]
     for name, snapshot, kinds, target, most_mib in cases:
         count = sum(kind.count for kind in kinds)
@@ -216,6 +217,11 @@ def _unlike() -> Iterator[Line]:
         times = [_cpu_ms(partial(_plan_unlike, snapshot, kinds)) for _ in range(3 if len(kinds) > 20 else REPEATS)]
         yield line(2, name, count, times, unit="ms CPU", cpu_ms_per_vm=median(times) / count, at_most=target)
         yield line(2, f"{name}, memory", count, [_peak_mib(snapshot, kinds)], unit="MiB", at_most=most_mib)
+
+
+def _existing(count: int, clusters: int) -> list[PlacementRequest]:
+    """Return requests for VMs that are pinned to the clusters of their volumes."""
+    return [batch(count // clusters, cluster_id=at + 1, disks=()) for at in range(clusters)]
 
 
 def _own_sizes(count: int) -> list[PlacementRequest]:

@@ -18,7 +18,7 @@ from benchmarks.deploying import (
     server_pids,
     workers,
 )
-from benchmarks.ground import EMPTY, BenchmarkZone, Ground
+from benchmarks.ground import EMPTY, BenchmarkZone, Ground, say
 from benchmarks.report import Line, line
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.provisioning.kinds.virtual_machines.destroy_virtual_machine import DESTROY
@@ -120,7 +120,9 @@ def _measure(running: Workers, calls: Callable[[], Sequence[JobMessage]]) -> Mea
     cpu, began = time.process_time(), time.perf_counter()
     messages = calls()
     seconds, cpu = time.perf_counter() - began, time.process_time() - cpu
-    cpu += sum(meter.stop().values())
+    used = meter.stop()
+    say(f"the call: {cpu:.2f} s CPU, {', '.join(f'{part} {spent:.2f} s' for part, spent in sorted(used.items()))}")
+    cpu += sum(used.values())
     drain = running.run_jobs(messages)
     return Measured(seconds, 1000 * cpu / len(messages) + drain.cpu_ms_per_vm, drain)
 
