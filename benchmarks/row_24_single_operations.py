@@ -5,7 +5,7 @@ the same VM. The baseline is the rate of stopVirtualMachine.
 """
 
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from operator import length_hint
 
 from redis import Redis
@@ -19,7 +19,7 @@ from benchmarks.report import Line, line
 from bulkdeploy.queue.job_queue import ALL_QUEUES
 
 ROW = 24
-CALLERS, SECONDS, VMS = 100, 5.0, 10_000
+CALLERS, CALLS = 100, 2_000
 AT_LEAST = 500
 OWNER, DISK_OFFERING = "tenant-1", "bench-disk"
 
@@ -31,15 +31,16 @@ def run(ground: Ground) -> Iterator[Line]:
         client = admin_client(bench, api.settings.url)
         meter = CpuMeter({"api": [api.process.pid], **server_pids(bench)})
         vms = _vms(bench)
-        halves = vms[: VMS // 2], vms[VMS // 2 :]
         volumes = _volumes(bench, client, api.settings.url)
-        attached = [{"id": volume, "virtualmachineid": vm} for volume, vm in zip(volumes, halves[1], strict=False)]
-        ids = [{"id": vm} for vm in halves[0]]
+        attached = [
+            {"id": volume, "virtualmachineid": vm} for volume, vm in zip(volumes, vms[CALLS:], strict=False)
+        ]
+        ids = [{"id": vm} for vm in vms[:CALLS]]
         baseline = None
         for command, calls in (
             ("stopVirtualMachine", ids),
-            ("startVirtualMachine", ids),
-            ("destroyVirtualMachine", ids),
+            ("startVirtualMachine", ids[:-CALLERS]),
+            ("destroyVirtualMachine", ids[:-CALLERS]),
             ("attachVolume", attached),
         ):
             meter.start()
@@ -63,10 +64,10 @@ def run(ground: Ground) -> Iterator[Line]:
             redis.delete(*ALL_QUEUES)
 
 
-def _load(client: Client, url: str, command: str, calls: Iterable[dict[str, str]]) -> Load:
-    """Make these calls until the time is over or too few are left for all callers."""
+def _load(client: Client, url: str, command: str, calls: Sequence[dict[str, str]]) -> Load:
+    """Make these calls in order, except the last ones, of which there is one for each caller."""
     targets = iter([f"/client/api?{client.query(command, **call)}" for call in calls])
-    return crowd(url, targets, CALLERS, lambda elapsed: elapsed < SECONDS and length_hint(targets) > CALLERS)
+    return crowd(url, targets, CALLERS, lambda _: length_hint(targets) > CALLERS)
 
 
 def _vms(bench: BenchmarkZone) -> list[str]:
@@ -76,7 +77,7 @@ def _vms(bench: BenchmarkZone) -> list[str]:
         " WHERE a.name = :owner AND v.state = 'Running' ORDER BY v.id LIMIT :vms"
     )
     with bench.engine.connect() as connection:
-        return list(connection.execute(query, {"owner": OWNER, "vms": VMS}).scalars())
+        return list(connection.execute(query, {"owner": OWNER, "vms": 2 * CALLS}).scalars())
 
 
 def _volumes(bench: BenchmarkZone, client: Client, url: str) -> list[str]:
@@ -89,6 +90,6 @@ def _volumes(bench: BenchmarkZone, client: Client, url: str) -> list[str]:
             "domainid": id_of(connection, "domains", "generated").uuid,
             "account": OWNER,
         }
-    _load(client, url, "createVolume", ({**created, "name": f"bench-{number}"} for number in range(VMS)))
+    _load(client, url, "createVolume", [{**created, "name": f"bench-{number}"} for number in range(CALLS)])
     with bench.engine.connect() as connection:
         return list(connection.execute(text("SELECT uuid::text FROM volumes WHERE vm_id IS NULL")).scalars())
