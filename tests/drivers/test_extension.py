@@ -343,8 +343,8 @@ def test_the_check_passes_an_executable_that_does_all(tmp_path: Path) -> None:
     ("action", "how", "says"),
     [
         ("no-such-action", "hang", "no-such-action: no-such-action: it took too long, and was killed"),
-        ("statuses", "garbage", "statuses: statuses: its output is not JSON: {'what"),
-        ("prepare", "half", 'prepare: prepare: its output is not JSON: {"status": "suc'),
+        ("statuses", "garbage", "statuses: statuses: the output is not JSON: {'what"),
+        ("prepare", "half", 'prepare: prepare: the output is not JSON: {"status": "suc'),
         ("create", "refuse", "create: create: exit code 1: out of paper"),
         ("create", "flood", "create: create: it printed more than 1048576 bytes, and was killed"),
         ("create", "lost", "create: create: killed by signal 9: no output"),
