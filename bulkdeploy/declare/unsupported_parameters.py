@@ -22,9 +22,7 @@ _NAMES: Mapping[WireType, str] = {
         "outofbandmanagementenabled purgeresources quiescevm shrinkok specifyasnumber storagecustomstats "
         "updateinsequence usestoragereplication"
     ),
-    WireType.INTEGER: (
-        "cidrsize duration entrytime gpucount hypervisorsnapshotreserve maxconnections nicmultiqueuenumber"
-    ),
+    WireType.INTEGER: ("cidrsize duration entrytime gpucount hypervisorsnapshotreserve nicmultiqueuenumber"),
     WireType.LONG: (
         "asnumber bytesreadrate bytesreadratemax bytesreadratemaxlength byteswriterate byteswriteratemax "
         "byteswriteratemaxlength capacityiops id iopsreadrate iopsreadratemax iopsreadratemaxlength "

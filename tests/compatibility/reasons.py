@@ -19,7 +19,7 @@ REASONS: tuple[tuple[str, str], ...] = (
     ),
     (
         "networks have no routers, public addresses and dynamic routing",
-        r"vlanid|vlanname|dhcpprovider|maxconnections|mtu",
+        r"vlanid|vlanname|dhcpprovider|mtu",
     ),
     ("there are no private VLANs, NSX and Tungsten Fabric", r"isolatedpvlan.*|nsx.*|tungsten.*|isportable"),
     (

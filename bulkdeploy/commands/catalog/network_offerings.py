@@ -27,6 +27,11 @@ from bulkdeploy.services.ownership import require_domain
 from bulkdeploy.store.catalog import network_offerings
 from bulkdeploy.store.rows.listing import Page
 
+MAX_CONNECTIONS = (
+    "the maximum number of concurrent connections of load balancers; "
+    "stored without effect, because there are no load balancers"
+)
+
 NETWORK_OFFERING = Response(
     "networkoffering",
     (
@@ -45,6 +50,7 @@ NETWORK_OFFERING = Response(
         flag("conservemode", "whether services may share a public address"),
         flag("egressdefaultpolicy", "whether outgoing traffic is allowed without a rule"),
         number("networkrate", "the maximum network rate in Mbit/s; absent: unlimited"),
+        number("maxconnections", f"{MAX_CONNECTIONS}; absent: not set"),
         text(
             "serviceofferingid",
             "the service offering for virtual routers; stored without effect, because there are no routers",
@@ -124,6 +130,7 @@ AVAILABILITY = string(
     "the availability of networks of the offering: Optional or Required",
     choices=("Optional", "Required"),
 )
+MAX_CONNECTIONS_PARAMETER = integer("maxconnections", MAX_CONNECTIONS, minimum=1)
 NO_ROUTING = "routing protocols are not supported"
 
 CREATE = Command(
@@ -161,6 +168,7 @@ CREATE = Command(
         boolean("conservemode", "whether services may share a public address; default true"),
         boolean("egressdefaultpolicy", "whether outgoing traffic is allowed without a rule"),
         integer("networkrate", "the maximum network rate, in Mbit/s", minimum=0, maximum=1_000_000),
+        MAX_CONNECTIONS_PARAMETER,
         uuid(
             "serviceofferingid",
             Entity.SERVICE_OFFERING,
@@ -188,7 +196,6 @@ CREATE = Command(
         "fornsx": "there is no NSX",
         "fortungsten": "there is no Tungsten Fabric",
         "details": "network offerings have no details",
-        "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
         "networkmode": NO_ROUTING,
         "routingmode": NO_ROUTING,
@@ -214,6 +221,7 @@ UPDATE = Command(
         string("state", "the state: Enabled or Disabled", choices=("Enabled", "Disabled")),
         integer("sortkey", "the position in lists: lower numbers first"),
         AVAILABILITY,
+        MAX_CONNECTIONS_PARAMETER,
         *CHANGED_PLACES,
         string(
             "tags",
@@ -223,7 +231,6 @@ UPDATE = Command(
         ),
     ),
     unsupported={
-        "maxconnections": "there are no load balancers",
         "keepaliveenabled": "there are no load balancers",
     },
 )

@@ -6,11 +6,11 @@ from typing import Any
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, SNAPSHOTS_IN_VOLUMES
+from bulkdeploy.commands.unsupported import NO_CUSTOM_IDS, ONLY_ZONE_OF_VOLUME, SNAPSHOTS_IN_VOLUMES
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import ExactlyOne, boolean, integer, mapping, string, uuid, uuids
-from bulkdeploy.declare.response_fields import TAGS, constant, flag, number, text
+from bulkdeploy.declare.response_fields import TAGS, constant, flag, number, objects, text
 from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.declare.value_rules import TIME_ZONE
 from bulkdeploy.domain.accounts.accounts import EVERY_ROLE, ROOT_ADMIN_ONLY
@@ -39,6 +39,11 @@ POLICY = Response(
             "whether users can see the policy; if false, the policy takes no snapshots",
             ROOT_ADMIN_ONLY,
         ),
+        objects(
+            "zone",
+            "the zone of the volume, if zoneids named the zone",
+            (text("id", "the zone"), text("name", "the name of the zone")),
+        ),
         TAGS,
         constant("hasannotations", False, "snapshot policies cannot be annotated"),
     ),
@@ -55,6 +60,7 @@ def create_policy(call: Call) -> Mapping[str, Any]:
         arguments["timezone"],
         arguments["maxsnaps"],
         call.flag("fordisplay", default=True),
+        arguments.get("zoneids", ()),
     )
     policy = service.create_policy(call.connection, call.system, call.caller, requested)
     if arguments.get("tags"):
@@ -123,12 +129,12 @@ COMMANDS: tuple[Command, ...] = (
                 minimum=1,
             ),
             mapping("tags", "the tags of the policy: tags[0].key, tags[0].value"),
+            uuids("zoneids", Entity.ZONE, ONLY_ZONE_OF_VOLUME),
             FOR_DISPLAY,
         ),
         unsupported={
             "storageids": SNAPSHOTS_IN_VOLUMES,
             "usestoragereplication": SNAPSHOTS_IN_VOLUMES,
-            "zoneids": SNAPSHOTS_IN_VOLUMES,
         },
     ),
     Command(

@@ -3,7 +3,7 @@
 from bulkdeploy.commands.call import Call
 from bulkdeploy.commands.ownership import named_owner, visible
 from bulkdeploy.commands.paging import paging
-from bulkdeploy.commands.unsupported import NO_IMAGE_STORES, SNAPSHOTS_IN_VOLUMES
+from bulkdeploy.commands.unsupported import NO_IMAGE_STORES, ONLY_ZONE_OF_VOLUME, SNAPSHOTS_IN_VOLUMES
 from bulkdeploy.declare.command import Command, JobTicket
 from bulkdeploy.declare.list_parameters import OWNER, PAGING, PROJECT
 from bulkdeploy.declare.parameters import Exclusive, boolean, mapping, string, uuid, uuids
@@ -12,6 +12,7 @@ from bulkdeploy.declare.responses import Response, Shape
 from bulkdeploy.domain.accounts.accounts import ROOT_ADMIN_ONLY
 from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import PermissionDenied, ResourceLimitExceeded
+from bulkdeploy.services.virtual_machines.resource_tags import tag_values
 from bulkdeploy.services.volumes import snapshots as service
 from bulkdeploy.store.rows.listing import Page
 from bulkdeploy.store.volumes import snapshots as store
@@ -53,7 +54,16 @@ RESPONSE = Response(
 def create_snapshot(call: Call) -> JobTicket:
     """Create the job that takes a snapshot of a volume."""
     volume, name = call.arguments["volumeid"], call.text("name") or None
-    return service.create_snapshot(call.connection, call.system, call.caller, volume, name, named_owner(call))
+    return service.create_snapshot(
+        call.connection,
+        call.system,
+        call.caller,
+        volume,
+        name,
+        named_owner(call),
+        zones=call.arguments.get("zoneids", ()),
+        tags=tag_values(call.arguments.get("tags", ())),
+    )
 
 
 def list_snapshots(call: Call) -> Page:
@@ -67,7 +77,9 @@ def list_snapshots(call: Call) -> Page:
 
 def delete_snapshot(call: Call) -> JobTicket:
     """Create the job that deletes a snapshot of a volume."""
-    return service.delete_snapshot(call.connection, call.system, call.caller, call.arguments["id"])
+    return service.delete_snapshot(
+        call.connection, call.system, call.caller, call.arguments["id"], call.ref("zoneid")
+    )
 
 
 def revert_snapshot(call: Call) -> JobTicket:
@@ -98,6 +110,8 @@ COMMANDS: tuple[Command, ...] = (
             ),
             string("account", "the account that owns the volume, and therefore the snapshot"),
             uuid("domainid", Entity.DOMAIN, "the domain of the account"),
+            mapping("tags", "the tags of the snapshot: tags[0].key, tags[0].value"),
+            uuids("zoneids", Entity.ZONE, ONLY_ZONE_OF_VOLUME),
         ),
         unsupported={
             "asyncbackup": SNAPSHOTS_IN_VOLUMES,
@@ -105,9 +119,7 @@ COMMANDS: tuple[Command, ...] = (
             "policyid": "only the service takes the snapshots of a policy",
             "quiescevm": "guests are not quiesced; stop the VM before the snapshot for consistent data",
             "storageids": SNAPSHOTS_IN_VOLUMES,
-            "tags": "use createTags to add tags to the snapshot",
             "usestoragereplication": SNAPSHOTS_IN_VOLUMES,
-            "zoneids": SNAPSHOTS_IN_VOLUMES,
         },
     ),
     Command(
@@ -155,7 +167,9 @@ COMMANDS: tuple[Command, ...] = (
         shape=Shape.JOB_SUCCESS,
         errors=(PermissionDenied,),
         changes_state=True,
-        parameters=(SNAPSHOT,),
-        unsupported={"zoneid": SNAPSHOTS_IN_VOLUMES},
+        parameters=(
+            SNAPSHOT,
+            uuid("zoneid", Entity.ZONE, "the zone of the snapshot; snapshots are only in the zone of their volume"),
+        ),
     ),
 )

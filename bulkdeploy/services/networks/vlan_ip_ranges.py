@@ -98,27 +98,34 @@ def _public(connection: Connection, batch: Sequence[Arguments]) -> list[_Place]:
         if "zoneid" not in given:
             raise MissingParameter(COMMAND, "zoneid")
     zones = lock_entities(connection, given_refs(batch, "zoneid"), "zoneid")
+    physical = lock_entities(connection, given_refs(batch, "physicalnetworkid"), "physicalnetworkid", shared=True)
     carrying = with_public_traffic(connection, zones)
-    return [_public_place(given, zones[given["zoneid"].id], carrying) for given in batch]
+    return [_public_place(given, zones[given["zoneid"].id], physical, carrying) for given in batch]
 
 
-def _public_place(given: Arguments, row: Mapping[str, Any], carrying: Mapping[int, Sequence[int]]) -> _Place:
+def _public_place(
+    given: Arguments,
+    row: Mapping[str, Any],
+    physical: Mapping[int, Mapping[str, Any]],
+    carrying: Mapping[int, Sequence[int]],
+) -> _Place:
     zone: EntityRef = given["zoneid"]
     if row["network_type"] == NetworkType.BASIC:
         raise InvalidParameter("forvirtualnetwork", "true", f"Basic zone {zone.name} has no public addresses")
-    able = carrying.get(zone.id, ())
     wanted: EntityRef | None = given.get("physicalnetworkid")
-    if not able or (wanted is not None and wanted.id not in able):
-        shown = zone.name if wanted is None else wanted.name
-        raise InvalidParameter(
-            "physicalnetworkid",
-            shown,
-            "the physical network has no traffic type Public; add one with addTrafficType",
-        )
-    if wanted is None and len(able) > 1:
+    if wanted is not None:
+        if physical[wanted.id]["zone_id"] != zone.id:
+            rule = f"physical network {wanted.name} is not in zone {zone.name}"
+            raise InvalidParameter("physicalnetworkid", str(wanted.uuid), rule)
+        return _Place({"zone_id": zone.id, "physical_network_id": wanted.id})
+    able = carrying.get(zone.id, ())
+    if not able:
+        rule = "no physical network of the zone has traffic type Public; add one with addTrafficType"
+        raise InvalidParameter("physicalnetworkid", zone.name, rule)
+    if len(able) > 1:
         rule = f"zone {zone.name} has {len(able)} physical networks with traffic type Public; name one"
         raise InvalidParameter("physicalnetworkid", None, rule)
-    return _Place({"zone_id": zone.id, "physical_network_id": able[0] if wanted is None else wanted.id})
+    return _Place({"zone_id": zone.id, "physical_network_id": able[0]})
 
 
 def _of_guests(connection: Connection, caller: Caller, batch: Sequence[Arguments]) -> list[_Place]:

@@ -28,7 +28,7 @@ from bulkdeploy.services.abilities import require_ability
 from bulkdeploy.services.jobs.done_jobs import done_with_object
 from bulkdeploy.services.ownership import require_access
 from bulkdeploy.services.system import System
-from bulkdeploy.services.volumes.snapshots import create_snapshot, delete_snapshot
+from bulkdeploy.services.volumes.snapshots import create_snapshot, delete_snapshot, require_zone_of_volume
 from bulkdeploy.services.volumes.volumes import owned_volume
 from bulkdeploy.store.accounts.callers import default_admin
 from bulkdeploy.store.accounts.owners import owners_by_id
@@ -46,7 +46,10 @@ UPDATE_CLASS = "org.apache.cloudstack.api.command.admin.snapshot.UpdateSnapshotP
 
 @dataclass(frozen=True, slots=True)
 class NewPolicy:
-    """A policy to create; ``schedule`` is written in the form of its interval (``FORMS``)."""
+    """A policy to create; ``schedule`` is written in the form of its interval (``FORMS``).
+
+    ``zones`` are the zones in which snapshots are requested; only the zone of the volume is possible.
+    """
 
     volume: EntityRef
     interval: Interval
@@ -54,6 +57,7 @@ class NewPolicy:
     time_zone: str
     most: int
     display: bool = True
+    zones: Sequence[EntityRef] = ()
 
 
 def create_policy(connection: Connection, system: System, caller: Caller, requested: NewPolicy) -> EntityRef:
@@ -62,10 +66,12 @@ def create_policy(connection: Connection, system: System, caller: Caller, reques
     Raises:
         PermissionDenied: the caller may not access the volume.
         InvalidParameter: the volume was deleted, is not attached to a VM whose hypervisor supports volume
-            snapshots, or does not exist in a pool yet; or the schedule or the number of snapshots is not valid.
+            snapshots, is in another zone, or does not exist in a pool yet; or the schedule or the number of
+            snapshots is not valid.
     """
     schedule = _schedule(requested.interval, requested.schedule, requested.time_zone)
     volume, owner = owned_volume(connection, caller, requested.volume, "volumeid")
+    require_zone_of_volume(volume, requested.zones, "zoneids")
     _check_volume(connection, system, volume, str(requested.volume.uuid))
     _check_number(connection, owner, requested)
     policy = store.save_policy(
@@ -78,6 +84,7 @@ def create_policy(connection: Connection, system: System, caller: Caller, reques
             "time_zone": requested.time_zone,
             "max_snapshots": requested.most,
             "display": requested.display,
+            "names_zone": bool(requested.zones),
             "next_run": schedule.next_after(read_clock(connection)),
         },
     )

@@ -4,7 +4,7 @@ A snapshot is stored in its volume, and the hypervisor of the VM to which the vo
 snapshot of that VM with only one of its volumes (``services.virtual_machines.vm_snapshots``).
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -28,6 +28,7 @@ from bulkdeploy.services.system import System
 from bulkdeploy.services.virtual_machines.virtual_machines import require_ready, submit
 from bulkdeploy.services.virtual_machines.vm_snapshots import check_none_at_work, params_of, submit_for
 from bulkdeploy.services.volumes.volumes import owned_volume
+from bulkdeploy.store import resource_tags
 from bulkdeploy.store.accounts.live_limits import require_within_limits
 from bulkdeploy.store.database.engine import TransactionConflict
 from bulkdeploy.store.virtual_machines import vm_snapshots as store
@@ -35,6 +36,8 @@ from bulkdeploy.store.volumes.volume_changes import READY, has_job_of_volume, kn
 
 NO_POLICY: Mapping[str, Any] = {}
 """The policy type of snapshots that a call takes."""
+
+NO_TAGS: Mapping[str, str] = {}
 
 OF_VOLUME, OF_SNAPSHOT = "volumeid", "id"
 
@@ -48,21 +51,25 @@ def create_snapshot(
     named: NamedOwner = NO_OWNER,
     *,
     policy: Mapping[str, Any] = NO_POLICY,
+    zones: Sequence[EntityRef] = (),
+    tags: Mapping[str, str] = NO_TAGS,
 ) -> JobTicket:
     """Create a snapshot of a volume that is attached to a running or stopped VM; the job's result is the snapshot.
 
-    ``policy`` contains the ``policy_id`` and the ``interval_type`` if a policy creates the snapshot.
+    ``policy`` contains the ``policy_id`` and the ``interval_type`` if a policy creates the snapshot. ``zones`` are
+    the zones in which the snapshot is requested; only the zone of the volume is possible.
 
     Raises:
         PermissionDenied: the caller may not access the volume, or the named account does not own it.
-        InvalidParameter: the volume was deleted, is not attached to a VM, or does not exist in a pool yet; the VM's
-            state does not allow the operation, or a job works on the volume or a snapshot of the VM; or the VM's
-            hypervisor does not support the operation.
+        InvalidParameter: the volume was deleted, is not attached to a VM, is in another zone, or does not exist in
+            a pool yet; the VM's state does not allow the operation, or a job works on the volume or a snapshot of
+            the VM; or the VM's hypervisor does not support the operation.
         ResourceLimitExceeded: the limit of snapshots of the account or of a domain above it would be exceeded.
         TransactionConflict: the volume was detached meanwhile; the whole transaction must be repeated.
     """
     volume, owner = owned_volume(connection, caller, ref, OF_VOLUME)
     require_same_owner(connection, caller, named, [volume.account_id], "volume")
+    require_zone_of_volume(volume, zones, "zoneids")
     if volume.vm_id is None:
         rule = "it is not attached to a virtual machine; only attached volumes can have snapshots"
         raise InvalidParameter(OF_VOLUME, str(ref.uuid), rule)
@@ -81,19 +88,38 @@ def create_snapshot(
         snapshot_type=SnapshotType.DISK.value,
         **policy,
     )
+    if tags:
+        resource_tags.insert_tags(connection, resource_tags.SNAPSHOT, {made.id: volume.account_id}, tags, None)
     params = params_of(made, with_memory=False, volume_uuid=ref.uuid)
     ticket = submit(connection, system, caller, vm, CREATE_SNAPSHOT, params, parameter=OF_VOLUME, value=ref.uuid)
     return JobTicket(ticket.job_uuid, str(made.uuid))
 
 
-def delete_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
+def require_zone_of_volume(volume: Row[Any], zones: Sequence[EntityRef], parameter: str) -> None:
+    """Check that no zone except the zone of the volume is named for snapshots of the volume.
+
+    Raises:
+        InvalidParameter: another zone is named.
+    """
+    for zone in zones:
+        if zone.id != volume.zone_id:
+            rule = f"volume {volume.uuid} is in another zone; snapshots are stored on the pool of the volume"
+            raise InvalidParameter(parameter, str(zone.uuid), rule)
+
+
+def delete_snapshot(
+    connection: Connection, system: System, caller: Caller, ref: EntityRef, zone: EntityRef | None = None
+) -> JobTicket:
     """Create the job that deletes a snapshot. Its volume and other snapshots are not changed.
 
     Raises:
         PermissionDenied, InvalidParameter: under the same conditions as ``submit_for``.
+        InvalidParameter: the snapshot is not in the zone.
     """
     states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
-    return _submit_for(connection, system, caller, ref, DELETE_SNAPSHOT, states, SnapshotState.EXPUNGING)
+    ticket = _submit_for(connection, system, caller, ref, DELETE_SNAPSHOT, states, SnapshotState.EXPUNGING)
+    require_zone_of_volume(_volume_of(connection, ref), () if zone is None else (zone,), "zoneid")
+    return ticket
 
 
 def revert_snapshot(connection: Connection, system: System, caller: Caller, ref: EntityRef) -> JobTicket:
@@ -115,10 +141,14 @@ def _submit_for(
     states: frozenset[SnapshotState],
     state: SnapshotState,
 ) -> JobTicket:
-    volume = known_volume(connection, store.known_vm_snapshot(connection, ref.id).volume_id)
+    volume = _volume_of(connection, ref)
     return submit_for(
         connection, system, caller, ref, kind, states, state, parameter=OF_SNAPSHOT, volume_uuid=volume.uuid
     )
+
+
+def _volume_of(connection: Connection, snapshot: EntityRef) -> Row[Any]:
+    return known_volume(connection, store.known_vm_snapshot(connection, snapshot.id).volume_id)
 
 
 def _check_creation(connection: Connection, vm: Row[Any], *, system: System, volume: Row[Any]) -> None:

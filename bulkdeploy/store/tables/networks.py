@@ -57,6 +57,7 @@ network_offerings = Table(
     Column("conserve_mode", Boolean, nullable=False, server_default=text("true")),
     Column("egress_default_policy", Boolean, nullable=False, server_default=text("false")),
     Column("network_rate", Integer, comment="Mbit/s; NULL: unlimited"),
+    Column("max_connections", Integer, comment="of load balancers, which there are none of; NULL: not set"),
     Column(
         "service_offering_id",
         ForeignKey("service_offerings.id"),

@@ -233,6 +233,13 @@ snapshot_policies = Table(
     Column("time_zone", Text, nullable=False),
     Column("max_snapshots", Integer, nullable=False),
     Column("display", Boolean, nullable=False, server_default=text("true")),
+    Column(
+        "names_zone",
+        Boolean,
+        nullable=False,
+        server_default=text("false"),
+        comment="whether the call named the zone of the volume, so that lists show the zone",
+    ),
     Column("next_run", DateTime(timezone=True), nullable=False, comment="when it takes its next snapshot"),
     Column(
         "retry_at",

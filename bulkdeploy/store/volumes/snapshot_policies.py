@@ -18,6 +18,7 @@ from bulkdeploy.store.rows.due_rows import due_rows, lock_due
 from bulkdeploy.store.rows.filters import Arguments, Filters, by_id, equal, filtered, id_in, keyword
 from bulkdeploy.store.rows.listing import Page, Paging, fetch_rows
 from bulkdeploy.store.rows.visibility import Visibility, with_owner
+from bulkdeploy.store.tables.topology import zones
 from bulkdeploy.store.tables.virtual_machines import snapshot_policies, volumes
 
 
@@ -130,6 +131,10 @@ def _page(connection: Connection, query: Select[Any], paging: Paging) -> Page:
 
 def _query() -> Select[Any]:
     policy = snapshot_policies.c
+    zone = func.jsonb_build_array(func.jsonb_build_object("id", zones.c.uuid, "name", zones.c.name))
+    of_volumes = snapshot_policies.join(volumes, volumes.c.id == policy.volume_id).join(
+        zones, zones.c.id == volumes.c.zone_id
+    )
     return (
         select(
             policy.id.label("_id"),
@@ -141,10 +146,9 @@ def _query() -> Select[Any]:
             policy.max_snapshots.label("maxsnaps"),
             policy.time_zone.label("timezone"),
             policy.display.label("fordisplay"),
+            case((policy.names_zone, zone)).label("zone"),
         )
-        .select_from(
-            with_owner(snapshot_policies.join(volumes, volumes.c.id == policy.volume_id), policy.account_id)
-        )
+        .select_from(with_owner(of_volumes, policy.account_id))
         .where(policy.removed.is_(None), volumes.c.removed.is_(None))
         .order_by(policy.id)
     )

@@ -62,7 +62,7 @@ def test_traffic_types_name_bridges(cloud: Cloud, zone: dict[str, Any]) -> None:
 
 
 def test_public_addresses_keep_their_network(cloud: Cloud, zone: dict[str, Any]) -> None:
-    """A public range needs public traffic, overlaps no other, and keeps traffic type, network and zone alive."""
+    """A public range overlaps no other, and keeps traffic type, physical network and zone alive."""
     given = {"zoneid": zone["id"], "forvirtualnetwork": "true", "gateway": "192.0.2.1", "netmask": "255.255.255.0"}
     made = cloud.make("createVlanIpRange", startip="192.0.2.10", endip="192.0.2.20", vlan="vlan://50", **given)
     assert (made["vlan"], made["forvirtualnetwork"], made["cidr"]) == ("vlan://50", True, "192.0.2.0/24")
@@ -74,6 +74,28 @@ def test_public_addresses_keep_their_network(cloud: Cloud, zone: dict[str, Any])
     assert cloud.refused("deleteTrafficType", id=public["id"]).status == 536
     assert "physical networks, public address ranges" in cloud.refused("deleteZone", id=zone["id"]).errortext
     cloud.done("deleteVlanIpRange", id=made["id"])
+
+
+def test_public_addresses_come_before_or_after_public_traffic(cloud: Cloud, zone: dict[str, Any]) -> None:
+    """A range that names its physical network needs no traffic type; without a name there must be one to choose."""
+    other = cloud.zone(name="without-traffic")
+    silent = cloud.make("createPhysicalNetwork", zoneid=other["id"], name="silent")
+    given = {
+        "forvirtualnetwork": "true",
+        "gateway": "192.0.2.1",
+        "netmask": "255.255.255.0",
+        "startip": "192.0.2.2",
+    }
+    assert "has traffic type Public" in cloud.refused("createVlanIpRange", zoneid=other["id"], **given).errortext
+    foreign = zone["physical"]["id"]
+    refused = cloud.refused("createVlanIpRange", zoneid=other["id"], physicalnetworkid=foreign, **given)
+    assert "is not in zone without-traffic" in refused.errortext
+    made = cloud.make("createVlanIpRange", zoneid=other["id"], physicalnetworkid=silent["id"], **given)
+    assert made["physicalnetworkid"] == silent["id"]
+    assert cloud.refused("deletePhysicalNetwork", id=silent["id"]).status == 536
+    cloud.done("deleteVlanIpRange", id=made["id"])
+    cloud.done("deletePhysicalNetwork", id=silent["id"])
+    cloud.done("deleteZone", id=other["id"])
 
 
 def test_ranges_are_added_to_shared_networks(cloud: Cloud) -> None:
@@ -118,6 +140,7 @@ def test_a_network_offering_lives_and_goes(cloud: Cloud) -> None:
         traffictype="GUEST",
         supportedservices="dhcp,UserData",
         networkrate=200,
+        maxconnections=1000,
         serviceofferingid=cloud.rows("listServiceOfferings", name="Small")[0]["id"],
         **{"serviceproviderlist[0].service": "dhcp", "serviceproviderlist[0].provider": "virtualrouter"},
         **{
@@ -128,6 +151,8 @@ def test_a_network_offering_lives_and_goes(cloud: Cloud) -> None:
     )
     assert (made["state"], made["guestiptype"], made["specifyipranges"]) == ("Disabled", "Shared", True)
     assert made["serviceofferingid"] == cloud.rows("listServiceOfferings", name="Small")[0]["id"]
+    assert made["maxconnections"] == 1000
+    assert cloud.make("updateNetworkOffering", id=made["id"], maxconnections=50)["maxconnections"] == 50
     dhcp, user_data = made["service"]
     assert dhcp["provider"] == [{"name": "VirtualRouter"}]
     assert dhcp["capability"] == [{"name": "DhcpAccrossMultipleSubnets", "value": "true"}]

@@ -91,6 +91,20 @@ def test_a_policy_is_made_changed_and_deleted(owned: Owned) -> None:
     assert refused(owned.client, "deleteSnapshotPolicies", id=made["id"]).errorcode == 431
 
 
+def test_a_policy_names_the_zone_of_its_volume(owned: Owned) -> None:
+    """Lists show the zone only if the call named it, as Terraform expects; no other zone is possible."""
+    zone = root_of(owned)["zoneid"]
+    assert "zone" not in make(owned)
+    made = make(owned, zoneids=zone)
+    assert [one["id"] for one in made["zone"]] == [zone]
+    assert policies(owned, id=made["id"]) == [made]
+    owned.fleet.zone.change("INSERT INTO zones (name, network_type) VALUES ('elsewhere', 'Advanced')")
+    (row,) = owned.fleet.zone.rows("SELECT uuid::text AS id FROM zones WHERE name = 'elsewhere'")
+    both = f"{zone},{row.id}"
+    refusal = refused(owned.client, "createSnapshotPolicy", volumeid=made["volumeid"], zoneids=both, **DAILY)
+    assert (refusal.errorcode, "in another zone" in refusal.errortext) == (431, True)
+
+
 def test_any_number_of_sweepers_takes_each_snapshot_once(owned: Owned) -> None:
     """Sweepers that find a policy due at the same moment make one job; then it is due at its next time."""
     make(owned)

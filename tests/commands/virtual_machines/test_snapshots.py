@@ -95,6 +95,24 @@ def test_a_volume_of_a_running_vm_goes_back_once_it_is_stopped(owned: Owned) -> 
     owned.fleet.assert_intact()
 
 
+def test_a_snapshot_has_tags_and_the_zone_of_its_volume(owned: Owned) -> None:
+    """CloudStack's UI sends tags with the creation and the zone with the deletion; other zones are rejected."""
+    root = root_of(owned)
+    owned.fleet.zone.change("INSERT INTO zones (name, network_type) VALUES ('elsewhere', 'Advanced')")
+    (row,) = owned.fleet.zone.rows("SELECT uuid::text AS id FROM zones WHERE name = 'elsewhere'")
+    tags = {"tags[0].key": "for", "tags[0].value": "audit"}
+    foreign = refused(owned.client, "createSnapshot", volumeid=root["id"], zoneids=row.id)
+    assert (foreign.errorcode, "in another zone" in foreign.errortext) == (431, True)
+    assert refused(owned.client, "createSnapshot", volumeid=root["id"], **{"tags[0].key": "for"}).errorcode == 431
+    snapshot = taken(owned, root["id"], zoneids=root["zoneid"], **tags)
+    assert [(tag["key"], tag["value"]) for tag in snapshot["tags"]] == [("for", "audit")]
+    assert listed(owned, **tags) == [snapshot]
+    assert "in another zone" in refused(owned.client, "deleteSnapshot", id=snapshot["id"], zoneid=row.id).errortext
+    assert [one["state"] for one in listed(owned)] == ["BackedUp"]
+    assert owned.done("deleteSnapshot", id=snapshot["id"], zoneid=root["zoneid"])["jobstatus"] == 1
+    assert listed(owned) == []
+
+
 def test_other_volumes_stay_as_they_are(owned: Owned) -> None:
     """Each volume has its own; a snapshot of the VM, which has all, is none of theirs and reverts all."""
     volume = owned.volume()
