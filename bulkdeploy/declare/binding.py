@@ -81,8 +81,8 @@ class Binder:
         Raises:
             ParameterError: about the first violated rule.
         """
-        arguments: dict[str, Any] = self._schema.load(self._declared(given, role))
         self._refuse_unsupported(given)
+        arguments: dict[str, Any] = self._schema.load(self._declared(given, role))
         if not self._command.changes_state:
             arguments = {name: value for name, value in arguments.items() if value != ()}
         self.check_rules(arguments)

@@ -30,6 +30,7 @@ from bulkdeploy.domain.entities import Entity
 from bulkdeploy.domain.errors import (
     EmptyParameter,
     InvalidCombination,
+    InvalidParameter,
     MalformedValue,
     MissingParameter,
     ParameterError,
@@ -120,6 +121,22 @@ def test_first_broken_rule_in_declared_order_answers() -> None:
         bind(parameters, {"amount": "x"})
     with pytest.raises(EmptyParameter, match="name"):
         bind(parameters, {"amount": "x", "name": ""})
+
+
+def test_an_unsupported_parameter_answers_before_a_missing_one() -> None:
+    """Forms of CloudStack's UI leave out what the unsupported parameter replaces: the caller must read its name."""
+    command = Command(
+        "makeThing",
+        "",
+        lambda _: None,
+        Shape.SUCCESS,
+        parameters=(string("size", "", required=True),),
+        unsupported={"snapshotid": "things are not made from snapshots"},
+    )
+    with pytest.raises(InvalidParameter, match="things are not made from snapshots"):
+        Binder(command).bind({"snapshotid": "7"}, RoleType.ADMIN, Catalogue())
+    with pytest.raises(MissingParameter, match="missing parameter size"):
+        Binder(command).bind({"snapshotid": ""}, RoleType.ADMIN, Catalogue())
 
 
 def test_unknown_parameters_are_ignored() -> None:
