@@ -39,13 +39,13 @@ def cloud() -> Iterator[RealCloud[IncusHosts]]:
 
 def has_ended(cloud: RealCloud[IncusHosts]) -> bool:
     """Whether no job is under way."""
-    jobs = cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
+    jobs = cloud.client.call("listAsyncJobs", listall=True, pagesize=-1).get("asyncjobs", ())
     return all(job["jobstatus"] for job in jobs)
 
 
 def reasons_of_failures(cloud: RealCloud[IncusHosts]) -> Counter[str]:
     """Count why jobs failed, without names and ids."""
-    jobs = cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
+    jobs = cloud.client.call("listAsyncJobs", listall=True, pagesize=-1).get("asyncjobs", ())
     texts = [str(job["jobresult"]["errortext"]) for job in jobs if job["jobstatus"] == 2]
     return Counter(re.sub(r"i-\d+-\d+-VM|[0-9a-f]{8}-[0-9a-f-]{27}", "X", text) for text in texts)
 

@@ -94,7 +94,7 @@ class LibvirtTrial(Trial):
 
     def _unexplained(self, takeovers: Mapping[tuple[UUID, int], datetime]) -> list[str]:
         """Return the takeovers of a guest by another process that happened outside all migrations of its VM."""
-        jobs = self.cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
+        jobs = self.cloud.client.call("listAsyncJobs", listall=True, pagesize=-1).get("asyncjobs", ())
         migrations = [job for job in jobs if "Migrate" in job["cmd"]]
         say(f"{len(takeovers)} guests had two processes in a live migration; {len(migrations)} jobs migrated VMs")
         return [

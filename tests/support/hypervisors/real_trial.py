@@ -179,7 +179,7 @@ class Trial(ABC):
     def _differences(self) -> list[str]:
         """What is under way, and where rows and processes differ."""
         found = [f"VM {vm['id']} is {vm['state']}" for vm in self.cloud.vms() if vm["state"] in PASSING]
-        jobs = self.cloud.client.call("listAsyncJobs", listall=True, pagesize=500, page=1).get("asyncjobs", ())
+        jobs = self.cloud.client.call("listAsyncJobs", listall=True, pagesize=-1).get("asyncjobs", ())
         found += [f"job {job['jobid']} of {job['cmd']} has not ended" for job in jobs if not job["jobstatus"]]
         hosts = self.cloud.client.call("listHosts", type="Routing")["host"]
         found += [f"host {host['name']} is {host['state']}" for host in hosts if host["state"] != "Up"]
