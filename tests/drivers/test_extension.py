@@ -204,9 +204,12 @@ def test_an_action_that_does_not_end_is_killed(rig: Rig, tmp_path: Path, how: st
     """Its time and what it prints are limited; it may have been done all the same."""
     guest = rig.new_guest()
     fault(tmp_path, "create", how)
-    with pytest.raises(DriverError, match=says) as failed:
-        Caller(rig.driver, timeout_s=2.0 if how == "hang" else 60.0).run(rig.hosts[0], guest)
-    assert (failed.value.unanswered, failed.value.transient) == (True, True)
+    for timeout_s in (2.0, 30.0, 600.0) if how == "hang" else (600.0,):
+        with pytest.raises(DriverError, match=says) as failed:
+            Caller(rig.driver, timeout_s=timeout_s).run(rig.hosts[0], guest)
+        assert (failed.value.unanswered, failed.value.transient) == (True, True)
+        if not (tmp_path / "faults").read_text():
+            break  # on a busy machine the program may be killed before it reads its fault
     Caller(rig.driver).run(rig.hosts[0], guest)
     assert shelved(tmp_path) == {guest.name: "PowerOn"}
 

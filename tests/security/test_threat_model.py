@@ -1,4 +1,4 @@
-"""The table of doors in the documentation names tests that exist."""
+"""The table of attacks in the documentation names tests that exist."""
 
 import re
 
@@ -7,9 +7,9 @@ from tests.architecture.test_imports import ROOT
 PAGE = ROOT / "docs" / "explanation" / "security.md"
 
 
-def test_every_door_names_a_test_that_exists() -> None:
-    """Each row of the table of doors names at least one test, and each named test is there."""
-    table = PAGE.read_text().split("\n## Doors\n")[1].split("\n## ")[0]
+def test_every_attack_names_a_test_that_exists() -> None:
+    """Each row of the table of attacks names at least one test, and each named test is there."""
+    table = PAGE.read_text().split("\n## Attacks\n")[1].split("\n## ")[0]
     rows = [line for line in table.splitlines() if line.startswith("|")][2:]
     assert len(rows) > 10
     for row in rows:
