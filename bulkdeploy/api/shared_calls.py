@@ -48,7 +48,7 @@ class SharedCalls:
         """
         sharing = call.command.sharing
         if sharing is None:
-            raise TypeError(f"calls of {call.command.name} share no transaction")
+            raise TypeError(f"calls of {call.command.name} cannot share a transaction")
         key = (sharing.work, sharing.by(call))
         transaction = self._transactions.get(key)
         if transaction is None:

@@ -94,8 +94,8 @@ OWNER_FIELDS: tuple[Field, ...] = (
 )
 
 TAG_FIELDS: tuple[Field, ...] = (
-    text("key", "the tag's key"),
-    text("value", "the tag's value"),
+    text("key", "the key of the tag or detail"),
+    text("value", "the value of the tag or detail"),
     text("resourcetype", "the type of the tagged resource"),
     text("resourceid", "the tagged resource"),
     text("customer", "the text that names the customer for whom the tag was set"),

@@ -74,10 +74,7 @@ class Entity:
 
     @property
     def label(self) -> str:
-        """The first name of the entity, or else a describing field, or an empty text.
-
-        It is shown next to the id.
-        """
+        """The text that is shown next to the entity's id: its name, or a field such as its description."""
         described = (str(self.row[name]) for name in DESCRIBING_FIELDS if self.row.get(name))
         return self.names[0] if self.names else next(described, "")
 

@@ -55,7 +55,7 @@ ACCOUNT = Response(
 
 
 def list_accounts(call: Call) -> Page:
-    """Return accounts with their users, limits and totals.
+    """Return accounts with their users, and with limits and totals unless ``details`` is min.
 
     Raises:
         PermissionDenied: ``domainid`` is outside the caller's reach.

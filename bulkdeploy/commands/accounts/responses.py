@@ -54,7 +54,7 @@ def counter_fields(nouns: dict[str, str]) -> tuple[Field, ...]:
         total = fraction if noun == "secondarystorage" else large_number
         fields += (
             text(f"{noun}limit", f"the maximum number of {meaning}, or Unlimited"),
-            total(f"{noun}total", f"the present number of {meaning}"),
+            total(f"{noun}total", f"the number of {meaning} that are in use"),
             text(f"{noun}available", f"the number of {meaning} that remain until the limit, or Unlimited"),
         )
     return tuple(fields)

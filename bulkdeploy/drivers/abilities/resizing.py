@@ -9,7 +9,7 @@ from bulkdeploy.drivers.hosts import HostAddress
 
 
 class VolumeResizing(Ability):
-    """The base class of both resizing abilities."""
+    """The methods that growing and shrinking volumes have in common."""
 
     @abstractmethod
     def ensure_resized(

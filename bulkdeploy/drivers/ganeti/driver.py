@@ -285,7 +285,8 @@ class GanetiDriver(DataVolumes, LiveMigration, GrowingVolumes, StorageRepair, Te
     def end_leftovers(self, host: HostAddress, kept: Collection[UUID], *, timeout_s: float) -> None:
         """Stop the guests on this node except ``kept``.
 
-        Ganeti lists a guest only on its primary node. A copy that may still run on this node is found by its tag.
+        Ganeti lists a guest only on its primary node. A guest that was started elsewhere while this node was silent
+        may still run here, too. Its instance has a tag that names this node.
         """
         node = node_of(host)
         for one in [one for one in self._instances(timeout_s) if one.uuid not in kept]:

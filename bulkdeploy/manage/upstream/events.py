@@ -117,7 +117,11 @@ def read_news(client: Client, since: datetime, handled: Container[str]) -> News:
 
 
 def news_of(events: Iterable[Row]) -> News:
-    """Return the changes that events report, oldest first, up to the number of VMs that one round can read."""
+    """Return the VMs, volumes and other objects that events report as changed, oldest events first.
+
+    Later events are left for the next round of following once MOST_VMS VMs and volumes have changed. Events of
+    operations that have not ended change nothing.
+    """
     commands: set[str] = set()
     vms: set[str] = set()
     volumes: set[str] = set()

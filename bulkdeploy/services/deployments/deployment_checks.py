@@ -326,7 +326,12 @@ def usable_disk_offering(
 def _check_disk_offerings(
     connection: Connection, request: DeployRequest, owner: Owner, zone: ZoneFacts
 ) -> dict[int, DiskOfferingFacts]:
-    """Return all disk offerings that the call names, by internal id."""
+    """Return all disk offerings that the call names, by internal id.
+
+    Raises:
+        InvalidParameter, InvalidCombination: an offering is not active, does not fit the zone or the size of its
+        disk, or is not available to the owner.
+    """
     named = {"diskofferingid": request.disk_offering_id, "overridediskofferingid": request.root_disk_offering_id}
     wanted = [(parameter, row_id) for parameter, row_id in named.items() if row_id is not None]
     wanted += [(disk.parameter, disk.offering_id) for disk in request.data_disks]

@@ -136,7 +136,7 @@ def _push_files(system: System, hosts: Sequence[NewHost], models: Mapping[UUID, 
 
 
 def refused_by_driver(error: DriverError, url: str) -> Exception:
-    """Return the error for the caller if a driver reports a wrong URL or a host that does not respond."""
+    """Return the error of addHost: ResourceUnavailable for a transient driver error, else InvalidParameter."""
     if error.transient:
         return ResourceUnavailable(f"Nothing answers at {redact_url(url)}: {error.reason}")
     return InvalidParameter("url", url, error.reason)

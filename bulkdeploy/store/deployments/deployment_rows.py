@@ -135,9 +135,10 @@ def ensure_instance_group(connection: Connection, owner: Owner, name: str | None
 def _vms(
     part: CallPart, call: DeployCall, deployment_id: int, group_id: int | None, lease: Mapping[str, object]
 ) -> tuple[int, dict[str, object]]:
-    """Return the number of VMs of a part, and the columns of their rows.
+    """Return the number of the alike VMs ``part``, and the values of each column of their rows.
 
-    The columns of the host are NULL if the VMs must not be started.
+    A value is equal for all rows, or a ``PerRow`` with one value per VM. The columns of the host are NULL if the
+    VMs must not be started.
     """
     spec, placed = part.spec, part.plan
     return part.count, {

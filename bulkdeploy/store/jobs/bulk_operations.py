@@ -73,7 +73,7 @@ ORDERS: Orders = {
 class StoredOperation:
     """A bulk operation and its jobs by VM id.
 
-    ``failed`` are the omitted VMs, as they were in the call's response.
+    ``failed`` are the VMs that the call did not process, each with its reason, as in the call's response.
     """
 
     id: int

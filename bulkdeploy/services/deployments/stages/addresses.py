@@ -71,7 +71,11 @@ def _pods_of(part: CallPart) -> list[int | None]:
 def _addresses(
     connection: Connection, part: CallPart, free: Mapping[int, Iterator[Address]]
 ) -> list[list[Address] | None]:
-    """Return the addresses of a part's VMs for each network. The entry of an L2 network is None."""
+    """Return the addresses of the alike VMs ``part``, one list per network, and remove them from ``free``.
+
+    An address that the request names is reserved. The list of a network without addresses, such as an L2 network,
+    is None.
+    """
     columns: list[list[Address] | None] = []
     for position, network in enumerate(part.spec.networks):
         named = part.spec.request.nic_in(position, network.id)

@@ -227,7 +227,7 @@ class _Adopting:
         elif named in self._offerings:
             candidates = [self._offerings[named]]
         else:
-            raise _LeftOut("the service offering that is named for it was deleted: name another")
+            raise _LeftOut("the service offering of the call was deleted: name another one")
         fitting = [
             row
             for row in candidates
