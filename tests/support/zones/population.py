@@ -161,7 +161,7 @@ INSERT INTO ip_ranges (zone_id, physical_network_id, start_ip, end_ip, next_ip, 
     FROM physical_networks WHERE name = 'far-wires';
 UPDATE networks SET public_mtu = 1500, private_mtu = 9000 WHERE name = 'rivals-wide';
 UPDATE network_offerings SET service_offering_id = (SELECT min(id) FROM service_offerings), network_rate = 200,
-    specify_ip_ranges = true,
+    specify_ip_ranges = true, max_connections = 4096,
     providers = '{"Dhcp": ["VirtualRouter"]}',
     capabilities = '{"Dhcp": {"DhcpAccrossMultipleSubnets": "true"}}', tags = 'tagged' WHERE name = 'Odd';
 INSERT INTO released_addresses SELECT id, '10.7.0.12' FROM ip_ranges WHERE start_ip = '10.7.0.10'
@@ -231,9 +231,10 @@ INSERT INTO vm_snapshots (name, display_name, vm_id, volume_id, account_id, snap
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
     WHERE m.name IN ('acme-1', 'acme-2', 'neighbour-1', 'rival-1')
         OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
-INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, time_zone, max_snapshots, next_run)
+INSERT INTO snapshot_policies (account_id, volume_id, interval_type, schedule, time_zone, max_snapshots, next_run,
+        names_zone)
     SELECT v.account_id, v.id, CASE m.name WHEN 'rival-1' THEN 'WEEKLY' ELSE 'DAILY' END, '30:02', 'UTC', 3,
-        now() + interval '1 year'
+        now() + interval '1 year', true
     FROM virtual_machines m JOIN volumes v ON v.vm_id = m.id
     WHERE m.name IN ('acme-1', 'neighbour-1', 'rival-1')
         OR m.account_id = (SELECT id FROM accounts WHERE name = 'moon-account');
