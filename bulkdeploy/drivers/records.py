@@ -152,7 +152,7 @@ class FencedGuest:
 
     @property
     def host_uuids(self) -> frozenset[UUID]:
-        """All hosts that may have the guest: its host and the destination of its migration."""
+        """The hosts that may have the guest: its host and the destination of its migration."""
         return frozenset({self.host_uuid, self.destination_uuid} - {None})  # type: ignore[arg-type]
 
 
@@ -406,7 +406,7 @@ class SecurityRules(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Records:
-    """All records that the service stores for one driver."""
+    """The records that the service stores for one driver."""
 
     directory: Directory
     fences: Fences

@@ -20,7 +20,7 @@ FLAGS = {
     "no-capacity-checks": "do not reserve memory to restart the unmirrored instances of a failed node",
 }
 OBJECTIVES = ("hbal", "leastused")
-"""The same values as in ``placing``, which is imported later."""
+"""The objectives of ``placing``, which is imported only after a request was read."""
 
 FLAG_VALUES = {"yes": True, "true": True, "no": False, "false": False}
 

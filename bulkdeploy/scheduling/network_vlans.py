@@ -75,7 +75,7 @@ def choose_vlans(
             ChainMap(mine, used.get((place[0], None), {})),
             [(row.first_vlan, row.last_vlan) for row in here if row.account_id == account_id],
             [(row.first_vlan, row.last_vlan) for row in here if row.account_id != account_id],
-            vlan_ranges((on and on.vlan_range) or ""),
+            [] if on is None else vlan_ranges(on.vlan_range or ""),
         )
         if "vlan" in given:
             vlan: str | None = _requested_vlan(given, vlans)

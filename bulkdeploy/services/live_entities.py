@@ -42,7 +42,7 @@ def lock_entity(
 def lock_entities(
     connection: Connection, refs: Sequence[EntityRef], parameter: str = "id", *, shared: bool = False
 ) -> dict[int, Mapping[str, Any]]:
-    """Lock the rows of entities of one kind, as ``hold`` does, and return the rows by internal id.
+    """Lock the rows of entities of one kind, as ``lock_entity`` does, and return the rows by internal id.
 
     Raises:
         InvalidParameter: one of the entities was deleted.

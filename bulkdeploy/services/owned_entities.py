@@ -9,7 +9,7 @@ from bulkdeploy.domain.accounts.accounts import Caller, Owner
 from bulkdeploy.domain.entities import Entity, EntityRef
 from bulkdeploy.domain.errors import InvalidParameter
 from bulkdeploy.services.ownership import NamedOwner, require_all_access, resolve_owner
-from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_entities
+from bulkdeploy.store.accounts.owned_entities import find_by_name, lock_owned_rows
 
 
 def lock_own(
@@ -46,7 +46,7 @@ def lock_named(
 
     This is for callers who named another object, such as a VM, and must not learn more about the entity.
     """
-    rows = lock_entities(connection, list(refs.values()))
+    rows = lock_owned_rows(connection, list(refs.values()))
     for ref in refs.values():
         if ref.id not in rows:
             raise InvalidParameter(parameter, str(ref.uuid), f"the {noun} was deleted")

@@ -69,7 +69,7 @@ def files(*suffixes: str) -> list[Path]:
 
 
 def uses(words: Iterable[str], *suffixes: str) -> dict[str, list[str]]:
-    """What each file that uses such a word says; within a path or a name it is no word."""
+    """Return the words that each file uses, by its path. A word within a path or a name does not count."""
     pattern = re.compile(rf"(?<![\w./`-])(?:{'|'.join(words)})(?![\w/=`-])", re.IGNORECASE)
     found = {str(path.relative_to(ROOT)): pattern.findall(text_of(path)) for path in files(*suffixes)}
     return {path: said for path, said in found.items() if said}

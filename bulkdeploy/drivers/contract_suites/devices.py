@@ -123,7 +123,7 @@ class DeviceContract(AbilityContract, of=DeviceChanges):
         assert rig.volumes() == set(volume_uuids(guest))
 
     def test_what_does_not_run_gets_no_devices(self, rig: Rig, caller: Caller) -> None:
-        """For a guest that does not run, or runs on another host, the error is permanent and nothing is created."""
+        """A guest that does not run, or runs on another host, gets no device, and the error is permanent."""
         guest = rig.new_guest()
         for where in (0, 1):
             with pytest.raises(DriverError) as refused:

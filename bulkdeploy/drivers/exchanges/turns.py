@@ -1,4 +1,4 @@
-"""One call at a time for each guest in this process, for hypervisors that do not ensure this."""
+"""Locks that admit one call at a time for each guest in this process, for hypervisors without such locks."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

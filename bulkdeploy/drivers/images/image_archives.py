@@ -21,7 +21,7 @@ from bulkdeploy.drivers.images.image_headers import HEAD_BYTES, QCOW2, ImageReje
 
 BLOCK, CHUNK = 512, 256 * 1024
 METADATA, ROOT, DISK, TEMPLATES = b"metadata.yaml", b"rootfs", b"rootfs.img", b"templates"
-"""All names that an archive may have at its top level.
+"""The names that an archive may have at its top level.
 
 ``rootfs.img`` is the disk of a virtual machine in qcow2.
 """

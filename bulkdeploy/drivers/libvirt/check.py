@@ -30,7 +30,7 @@ SAYS = b" is up"
 
 @dataclass(frozen=True, slots=True)
 class _Trial:
-    """One check: its name, the remedy if it fails, and the function that runs it."""
+    """A check: its name, the remedy if it fails, and the function that runs it."""
 
     name: str
     remedy: str

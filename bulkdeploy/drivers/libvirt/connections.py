@@ -105,7 +105,7 @@ class HostCall:
 
 
 class Link:
-    """All connections to one host. Threads may share the object."""
+    """The connections to one host. Threads may share the object."""
 
     def __init__(self, url: str, most: int, keepalive_s: int) -> None:
         self._url, self._most, self._keepalive_s = url, most, keepalive_s

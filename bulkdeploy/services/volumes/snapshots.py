@@ -117,8 +117,10 @@ def delete_snapshot(
         InvalidParameter: the snapshot is not in the zone.
     """
     states = frozenset({SnapshotState.READY, SnapshotState.ERROR})
-    ticket = _submit_for(connection, system, caller, ref, DELETE_SNAPSHOT, states, SnapshotState.EXPUNGING)
-    require_zone_of_volume(_volume_of(connection, ref), () if zone is None else (zone,), "zoneid")
+    volume = _volume_of(connection, ref)
+    ticket = _submit_for(connection, system, caller, ref, DELETE_SNAPSHOT, states, SnapshotState.EXPUNGING, volume)
+    # The zone is checked after the owner: the error would tell others in which zone the volume is not.
+    require_zone_of_volume(volume, () if zone is None else (zone,), "zoneid")
     return ticket
 
 
@@ -129,7 +131,8 @@ def revert_snapshot(connection: Connection, system: System, caller: Caller, ref:
         PermissionDenied, InvalidParameter: under the same conditions as ``submit_for``.
     """
     states = frozenset({SnapshotState.READY})
-    return _submit_for(connection, system, caller, ref, REVERT_SNAPSHOT, states, SnapshotState.REVERTING)
+    volume = _volume_of(connection, ref)
+    return _submit_for(connection, system, caller, ref, REVERT_SNAPSHOT, states, SnapshotState.REVERTING, volume)
 
 
 def _submit_for(
@@ -140,8 +143,8 @@ def _submit_for(
     kind: JobKind,
     states: frozenset[SnapshotState],
     state: SnapshotState,
+    volume: Row[Any],
 ) -> JobTicket:
-    volume = _volume_of(connection, ref)
     return submit_for(
         connection, system, caller, ref, kind, states, state, parameter=OF_SNAPSHOT, volume_uuid=volume.uuid
     )

@@ -98,7 +98,7 @@ def find_by_names(
     return found
 
 
-def lock_entities(connection: Connection, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:
+def lock_owned_rows(connection: Connection, refs: Sequence[EntityRef]) -> dict[int, Row[Any]]:
     """Return the live rows of entities of one kind by internal id, locked until the end of the transaction."""
     if not refs:
         return {}

@@ -110,7 +110,7 @@ def reserve_name(connection: Connection, vm_id: int, name: str) -> None:
 
 
 def reserve_names(connection: Connection, vm_ids: Collection[int]) -> None:
-    """Reserve the host name of each VM in all its networks, as ``hold_name`` does."""
+    """Reserve the host name of each VM in all its networks, as ``reserve_name`` does."""
     vm, nic = virtual_machines.c, nics.c
     held = update(nics).where(id_in(nic.vm_id, vm_ids), nic.vm_id == vm.id, nic.removed.is_(None))
     connection.execute(held.values(vm_name=func.lower(vm.name)))
